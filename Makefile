@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 # Python keeps what it compiles, even where the environment says otherwise: the tests start many processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all attack lint types docs clean
+.PHONY: demo test test-all release-check attack lint types docs clean
 
 # One thread per process: threads that wait for each other cost more than they bring, if other programs also run.
 demo: $(VENV)/.core
@@ -23,6 +23,10 @@ test: lint types
 test-all: test
 	$(PYTEST) -m long
 	TRITON_INTERPRET=1 $(PYTEST) -m long tests/kernels/test_triton_*.py
+
+# Wheel and source distribution in clean environments; part of test-all.
+release-check: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/release
 
 # Half an hour of the standing attack; `python tests/long/attack.py --help` says more.
 attack: $(VENV)/.dev

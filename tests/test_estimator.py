@@ -29,7 +29,7 @@ from rankgrad.training import Model, Settings, SettingsError, train
 from rankgrad.training.loggers import JsonLines
 from rankgrad.trees import TreeRanker
 
-EXTRA = {"holdout", "out", "verbose"}  # what the estimator takes besides the settings of a run
+EXTRA = {"categorical", "holdout", "out", "verbose"}  # what the estimator takes besides the settings of a run
 
 
 def made(lists=15, features=4, seed=0):
@@ -80,8 +80,9 @@ def test_its_tags_say_what_it_takes():
     assert tags.estimator_type == "ranker"
     assert tags.target_tags.required
     assert tags.target_tags.positive_only
-    assert not tags.input_tags.sparse
+    assert tags.input_tags.sparse
     assert not tags.input_tags.allow_nan
+    assert get_tags(Ranker(missing="mean")).input_tags.allow_nan
 
 
 class OneList(Ranker):
@@ -244,8 +245,8 @@ def test_wrong_rows_are_named(fitted):
         fitted.predict(X, qid=QID[1:])
     with pytest.raises(ValueError, match="labels must be finite and at least 0; got -1"):
         quick().fit(X, Y - 1, qid=QID)
-    with pytest.raises(TypeError, match="dense data is required"):
-        quick().fit(pytest.importorskip("scipy.sparse").csr_matrix(X), Y, qid=QID)
+    with pytest.raises(ValueError, match=r"X must not contain NaN \(or set missing to .*\); got NaN in column 1"):
+        quick().fit(np.where(np.arange(X.shape[1]) == 1, np.nan, X), Y, qid=QID)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -15,7 +15,7 @@ from rankgrad.kernels import fork_check as _forks  # noqa: F401  # detects forks
 
 moved.install()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AutoRanker", "Ranker", "backend", "blend", "data", "experiments", "lists", "losses", "metrics", "models",
     "rankers", "relax", "surrogate", "text", "training", "trees",

@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +42,9 @@ class AutoRanker(RowRanker):
         jobs: number of processes; 1 to train in this process. With more processes, a script must be importable: it must
             call `fit` inside `if __name__ == "__main__":`.
         seed: random seed of folds, draws and trainings.
+        missing: treatment of NaN in X by networks: `"error"`, `"zero"`, `"mean"` or `"indicator"`, as in
+            `rankgrad.Ranker`. Trees take NaN, unless it is an error.
+        categorical: names or positions of categorical columns, as in `rankgrad.Ranker`.
         out: folder for the results of the search. A search that was stopped resumes there. None for a temporary folder.
         verbose: True to print each finished training.
 
@@ -70,6 +73,8 @@ class AutoRanker(RowRanker):
         memory: float | None = None,
         jobs: int = 1,
         seed: int = 0,
+        missing: str = "error",
+        categorical: Sequence[Any] | None = None,
         out: str | os.PathLike[str] | None = None,
         verbose: bool = False,
     ) -> None:
@@ -83,6 +88,8 @@ class AutoRanker(RowRanker):
         self.memory = memory
         self.jobs = jobs
         self.seed = seed
+        self.missing = missing
+        self.categorical = categorical
         self.out = out
         self.verbose = verbose
 
@@ -133,17 +140,22 @@ class AutoRanker(RowRanker):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "AutoRanker":
-        """Load a fitted ranker from a folder that `save` or `rankgrad auto` wrote. Nothing in it is run or unpickled.
+        """Load a fitted ranker from a folder that `save` or `rankgrad auto` wrote. No file in it is run or unpickled.
 
         Args:
             folder: folder of the model.
         """
         ranker = cls()
         ranker.model_ = load(folder)
-        ranker.n_features_in_ = ranker.model_.features
+        ranker.n_features_in_, ranker.categories_ = ranker.model_.features, ranker.model_.categories
+        ranker.missing = "mean" if ranker.model_.takes_missing else "error"
         if ranker.model_.feature_names is not None:
             ranker.feature_names_in_ = np.array(ranker.model_.feature_names, dtype=object)
         return ranker
+
+    @property
+    def _takes_nan(self) -> bool:  # type: ignore[override]
+        return self.missing != "error"
 
     def _take(self, result: AutoResult) -> None:
         self.model_, self.result_, self.leaderboard_ = result.model, result, result.leaderboard
@@ -156,7 +168,8 @@ class AutoRanker(RowRanker):
         check_number("memory", self.memory, optional=True)
         memory = None if self.memory is None else int(self.memory * 1e9)
         seconds = None if self.trials is not None else 60.0 * self.minutes
-        settings = SearchSettings(seconds, self.trials, self.metric, self.folds, self.seed, memory, self.jobs)
+        given = (self.trials, self.metric, self.folds, self.seed, memory, self.jobs, self.missing)
+        settings = SearchSettings(seconds, *given)
         settings.check()
         return settings
 

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from rankgrad.data.dataset import Categories
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.estimator import Ranker
 from rankgrad.estimator_base import RowRanker, row_weights
@@ -102,10 +103,14 @@ class Blend(RowRanker):
             raise ValueError(
                 f"{Path(folder) / CONFIG} must contain settings of a blend; got the error {error}"
             ) from error
-        made.n_features_in_ = rankers[0].n_features_in_
+        made.n_features_in_, made.categories_ = rankers[0].n_features_in_, rankers[0].categories_
         made._take(BlendModel([ranker.model_ for ranker in rankers], weights, settings))
         made.model_.calibration = read_calibration(folder)
         return made
+
+    def _find_categories(self, X: Any) -> Categories | None:
+        """Return the categories of the rankers, which are fitted."""
+        return next((ranker.categories_ for ranker in self.rankers if isinstance(ranker, RowRanker)), None)
 
     def _models(self) -> list[TrainedModel]:
         names = getattr(self, "feature_names_in_", None)

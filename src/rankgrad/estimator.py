@@ -3,7 +3,7 @@
 import copy
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ class Ranker(RowRanker):
         model, loss, metric: specs, `name[@k][:key=value,...]` (`rankgrad list` prints the names); or custom objects: a
             network, a loss function or module, a function of the scores and labels of a list. `fit` copies the objects.
         preprocess: preprocessing steps, which are fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
+        missing: treatment of NaN in X: `"error"`, `"zero"`, `"mean"` (of the column in the training lists) or
+            `"indicator"` (the mean, and one more column that marks missing values).
+        categorical: names or positions of categorical columns, also of text; columns of a categorical type need not be
+            given. Each category has a trained vector. A category that `fit` did not see is treated as missing.
         epochs: maximum number of passes over the training lists.
         batch_size: number of lists per batch.
         batch_documents: number of documents per batch, instead of `batch_size`; None to use `batch_size`.
@@ -75,6 +79,8 @@ class Ranker(RowRanker):
         loss: str | nn.Module | Callable[..., Any] = "lambdaloss",
         *,
         preprocess: str = "standardise",
+        missing: str = "error",
+        categorical: Sequence[Any] | None = None,
         epochs: int = 100,
         batch_size: int = 64,
         batch_documents: int | None = None,
@@ -102,6 +108,8 @@ class Ranker(RowRanker):
         self.model = model
         self.loss = loss
         self.preprocess = preprocess
+        self.missing = missing
+        self.categorical = categorical
         self.epochs = epochs
         self.batch_size = batch_size
         self.batch_documents = batch_documents
@@ -145,7 +153,8 @@ class Ranker(RowRanker):
         After Ctrl-C, the estimator is not fitted. If `out` is given, it contains the model of the best epoch.
 
         Args:
-            X: features, `(rows, f)`, from NumPy, pandas or polars; not sparse.
+            X: features, `(rows, f)`, from NumPy, pandas or polars, or a sparse matrix of SciPy. A sparse matrix becomes
+                dense only in batches.
             y: labels, `(rows,)`, at least 0.
             qid: query id of each row; the rows may be in any order. Exactly one of `qid` and `group` must be given.
             group: number of rows of each list; the rows of a list must be adjacent.
@@ -223,6 +232,10 @@ class Ranker(RowRanker):
         ranker._take_kept(Path(folder))
         return ranker
 
+    @property
+    def _takes_nan(self) -> bool:  # type: ignore[override]
+        return self.missing != "error"
+
     def _take(self, model: Model) -> None:
         self.model_, self.history_, self.best_epoch_ = model, model.history, model.metrics.get("epoch")
 
@@ -244,7 +257,7 @@ class Ranker(RowRanker):
             config = self.model_.ranker.config
             name = self.model_.steps if per_query else config.get("description", config["model"])
             bad_value("qid or group", f"be given, because with {name} a score depends on the whole list", "neither")
-        return self.model_.score(X, np.append(np.arange(0, len(X), _ROWS), len(X)))
+        return self.model_.score(X, np.append(np.arange(0, X.shape[0], _ROWS), X.shape[0]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickle. Its tensors are on the CPU, so that a machine without a GPU can load it."""

@@ -18,6 +18,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset, from_arrays
+from rankgrad.data.dataset import Categories
+from rankgrad.data.frame_categories import encode_categories, fit_categories
+from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
@@ -50,21 +53,22 @@ class RowRanker(BaseEstimator):
 
     model_: Any
     holdout: float
+    categories_: Categories | None = None  # categories of the categorical columns, by column
     _takes_nan = False  # True if X may contain NaN for missing values
 
     def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
         """Return one score per row, in the order of the rows. Only scores of the same list can be compared.
 
         Args:
-            X: features, `(rows, f)`.
+            X: features, `(rows, f)`, as in `fit`; also a sparse matrix of SciPy.
             qid, group: lists, as in `fit`; needed only if the ranker or its preprocessing uses whole lists, such as
                 `context_aware` and `standardise_per_query`.
         """
         check_is_fitted(self)
-        X = validate_data(self, self._matched(X), reset=False, **self._how())
+        X = self._checked(X)
         if qid is None and group is None:
             return self._score_rows(X)
-        data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
+        data, rows = self._grouped(X, np.zeros(X.shape[0]), qid, group)
         scores = np.empty(len(rows), dtype=np.float32)
         scores[rows] = self.model_.score(data.features, data.offsets)
         return scores
@@ -161,7 +165,7 @@ class RowRanker(BaseEstimator):
                 got = len(names) if isinstance(names, list | tuple) else repr(names)
                 bad_value(str(path), f"contain {self.model_.features} feature names", got)
             self.feature_names_in_ = np.array(names, dtype=object)
-        self.n_features_in_ = self.model_.features
+        self.n_features_in_, self.categories_ = self.model_.features, self.model_.categories
 
     def rank(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.int64]:
         """Return the rank of each row in its list, from 1; if two scores are equal, the earlier row ranks first.
@@ -172,8 +176,8 @@ class RowRanker(BaseEstimator):
         """
         check_is_fitted(self)
         check_lists_given(qid, group)
-        X = validate_data(self, self._matched(X), reset=False, **self._how())
-        data, rows = self._grouped(X, np.zeros(len(X)), qid, group)
+        X = self._checked(X)
+        data, rows = self._grouped(X, np.zeros(X.shape[0]), qid, group)
         owner = np.repeat(np.arange(len(data)), data.lengths)
         scores = self.model_.score(data.features, data.offsets)
         best_first = np.lexsort((-scores, owner))  # a stable sort, by list and then by score
@@ -239,17 +243,47 @@ class RowRanker(BaseEstimator):
 
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
         """Return the rows grouped into lists, and the number of the original row of each document."""
-        X = X if reset else self._matched(X)
+        if reset:
+            self.categories_ = self._find_categories(X)
+        X = encode_categories(X if reset else self._matched(X), self.categories_)
         X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
+        self._check_numbers(X)
         check_lists_given(qid, group)
         if reset:
             _check_search(self, sys._getframe(2))
         return self._grouped(X, y, qid, group)
 
     def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
-        data, rows = from_arrays(X, y, qid=qid, group=group, missing=np.nan if self._takes_nan else "error")
+        data, rows = from_arrays(X, y, qid=qid, group=group, missing=np.nan if self._allows_nan else "error")
         names = getattr(self, "feature_names_in_", None)
+        data = replace(data, categories=self.categories_)
         return (data if names is None else replace(data, feature_names=tuple(map(str, names)))), rows
+
+    def _find_categories(self, X: Any) -> Categories | None:
+        """Return the categories of the training data."""
+        return fit_categories(X, getattr(self, "categorical", None))
+
+    def _checked(self, X: Any) -> Any:
+        """Return the rows that `predict` receives, after checks, as an array or a sparse matrix of float32."""
+        X = validate_data(self, encode_categories(self._matched(X), self.categories_), reset=False, **self._how())
+        self._check_numbers(X)
+        return X
+
+    @property
+    def _allows_nan(self) -> bool:
+        """True if X may be NaN after the encoding of categories: an unknown category is NaN."""
+        return self._takes_nan or bool(self.categories_)
+
+    def _check_numbers(self, X: Any) -> None:
+        """Raise an error if a numerical column has NaN, for a ranker that takes no missing values."""
+        if self._takes_nan:
+            return
+        columns = np.unique(X.indices[np.isnan(X.data)]) if is_sparse(X) else np.flatnonzero(np.isnan(X).any(axis=0))
+        if bad := [int(column) for column in columns if column not in (self.categories_ or {})]:
+            names = getattr(self, "feature_names_in_", None)
+            advice = " (or set missing to 'zero', 'mean' or 'indicator')" if hasattr(self, "missing") else ""
+            at = f"column {bad[0]}" if names is None else repr(str(names[bad[0]]))
+            bad_value("X", f"not contain NaN{advice}", f"NaN in {at}")
 
     def _matched(self, X: Any) -> Any:
         """Return the columns of `fit`, in their order, if X is a table with names. A missing column is an error."""
@@ -265,7 +299,8 @@ class RowRanker(BaseEstimator):
         return X.select([*names]) if hasattr(X, "select") else X[[*names]]
 
     def _how(self) -> dict[str, Any]:
-        return {"dtype": np.float32, "ensure_all_finite": "allow-nan" if self._takes_nan else True}
+        # `_check_numbers` finds NaN where it is not allowed.
+        return {"dtype": np.float32, "ensure_all_finite": "allow-nan", "accept_sparse": "csr"}
 
     def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return scores of rows whose lists are unknown; a ranker that uses whole lists raises an error."""
@@ -297,6 +332,7 @@ class RowRanker(BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
         tags.input_tags.allow_nan = self._takes_nan
+        tags.input_tags.sparse = True
         return tags
 
 

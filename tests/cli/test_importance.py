@@ -29,7 +29,7 @@ def test_importance_prints_a_table_with_bars(folder):
     assert "95% interval" in told
     assert "█" in told
     assert len(re.findall(r"^ *feature \d+ ", told, re.MULTILINE)) == 3
-    assert "7 other features are less important (--top)." in told
+    assert "7 other features are less important (--top prints more)." in told
     assert "shuffled over all documents, 2 times" in told
 
 

@@ -167,7 +167,7 @@ def test_a_matrix_out_of_proportion_to_its_text(refused, tmp_path, monkeypatch):
     text = b"0 qid:1 1:1 2:0.5\n" * 4000
     data = text + b"0 qid:1 1:1 # 1000001:1\n0 qid:1 2:1 1000000:1\n" + text
     size = "8,002 documents x 1,000,000 features are 32.0 GB, almost all 0"
-    meant = "smaller ids, or features=1000000 if this is intended (rankgrad convert --features 1000000)"
+    meant = "smaller ids, or sparse=True (--sparse) for a sparse matrix, or features=1000000 for a dense matrix"
     message = f"bad.txt:4002: feature id 1000000 makes the data too large: {size}; expected {meant}"
     assert refused(data) == message
     assert refused(data, cache=tmp_path / "cache") == message

@@ -26,6 +26,9 @@ PHRASES = {
     "stands for (write: is, means)": r"\bstands? for\b",
     "too (write: also)": r"(, too\b|\btoo[.;:])",
     "beside it (write: next to it)": r"\bbeside (it|them|ours)\b",
+    "so is, so are (write: also)": r"[;,] so (is|are|was|were|does|do) (the|a|its|their)\b",
+    "... is none (write: is not a ...)": r"(, and|, but|, which) [^,;]{1,30} is none\b",
+    "to spare, the remedy": r"\b(to spare|the remedy)\b",
 }
 
 
@@ -57,6 +60,9 @@ def test_the_patterns_find_what_they_should():
         "what a cell came to": "come to (write: is, becomes)",
         "leaves room for sums": "house, room",
         "The value of each list, too.": "too (write: also)",
+        "It is optional; so is the test file": "so is, so are (write: also)",
+        "be given only for a table, and {self.data} is none": "... is none (write: is not a ...)",
+        "documents that have no part to spare": "to spare, the remedy",
     }.items():
         assert [each for each, pattern in PHRASES.items() if re.search(pattern, text)] == [name]
     assert FIRST_WORDS.match("Whether a folder holds a run.")

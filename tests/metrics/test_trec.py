@@ -140,7 +140,7 @@ def test_crlf_blank_lines_and_tabs(tmp_path):
         (read_run, b"\n\n", ":2: no lines; expected query Q0 document rank score tag"),
         (read_run, b"q Q0 d 1 0.5 t\nq Q0 d2 1 0.5\n", ":2: 5 columns; expected 6: query Q0 document rank score tag"),
         (read_run, b"q Q0 d 1 high t\n", ":1: score 'high'; expected a number"),
-        (read_run, b"q Q0 d 1 1 t\nq Q0 d 2 2 t\n", ":2: document 'd' is repeated for query 'q'; expected it once"),
+        (read_run, b"q Q0 d 1 1 t\nq Q0 d 2 2 t\n", ":2: document 'd' is repeated for query 'q'; expected one line"),
         (read_run, b"q Q0 d 1 1 t\n\xff\xfe\n", ":2: bytes that are not text; expected UTF-8"),
         (read_run, gzip.compress(b"q Q0 d 1 1 t\n" * 9, mtime=0)[:-9], ": the gzip file is truncated or damaged"),
         (read_qrels, b"q 0 d\n", ":1: 3 columns; expected 4: query iteration document label"),
@@ -150,7 +150,7 @@ def test_crlf_blank_lines_and_tabs(tmp_path):
             b"q 0 d " + b"9" * 400,
             f":1: label '{'9' * 77}...'; expected a whole number of at most 18 digits",
         ),
-        (read_qrels, b"q 0 d 1\nq 0 d 1\n", ":2: document 'd' is repeated for query 'q'; expected it once"),
+        (read_qrels, b"q 0 d 1\nq 0 d 1\n", ":2: document 'd' is repeated for query 'q'; expected one line"),
     ],
 )
 def test_bad_files(tmp_path, read, content, message):

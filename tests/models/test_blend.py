@@ -197,7 +197,7 @@ def test_missing_values_reach_estimators_that_take_them():
     holes = np.where(VX > 1, np.nan, VX)
     trees = HistGradientBoostingRegressor(max_iter=5).fit(X, Y)
     assert np.isfinite(blend([trees]).fit(holes, VY, qid=VQID).predict(holes, VQID)).all()
-    with pytest.raises(ValueError, match="Input X contains NaN"):
+    with pytest.raises(ValueError, match="X must not contain NaN; got NaN in column 0"):
         blend([trees, LinearRegression().fit(X, Y)]).fit(holes, VY, qid=VQID)
 
 

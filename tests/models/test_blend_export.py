@@ -137,6 +137,9 @@ def test_errors_are_one_sentence_and_no_file_is_written(mixed, tmp_path, monkeyp
         mixed.export(tmp_path / "model.pt2")
     with pytest.raises(ValueError, match=r"^format must be one of 'onnx'; got 'torch'$"):
         mixed.export(path, format="torch")
+    only = "format must be 'onnx' for a blend, which normalises the scores of each list; got 'solr'"
+    with pytest.raises(ValueError, match=f"^{only}$"):
+        mixed.export(path, format="solr")
     other = EstimatorModel(LinearRegression().fit(X, Y), 4)
     with pytest.raises(ValueError, match=r"^part-1/part-2 must be a network, LightGBM.*; got LinearRegression$"):
         blend([blend([mixed.models[2], other], 0.5, 0.5)], 1.0).export(path)

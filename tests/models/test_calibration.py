@@ -1,4 +1,4 @@
-"""Calibration: values of scikit-learn, the order of the scores, saved folders, ONNX files, and errors in one sentence."""
+"""Calibration: values of scikit-learn, the order of the scores, saved folders, ONNX files, and errors."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from rankgrad import models
 from rankgrad.data import from_arrays
 from rankgrad.models.calibration import fit_calibration
-from rankgrad.models.reliability import expected_calibration_error
+from rankgrad.models.reliability import expected_calibration_error, measure_reliability
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=400).round(2)
@@ -22,7 +22,7 @@ def test_isotonic_is_that_of_scikit_learn():
     new = np.linspace(-5, 5, 301)
     found = fit_calibration(SCORES, DATA, target="grade").cumulative(new)
     for place in range(2):
-        peer = IsotonicRegression(out_of_bounds="clip").fit(SCORES, LABELS > place)
+        peer = IsotonicRegression(out_of_bounds="clip").fit(SCORES, np.greater(LABELS, place))
         np.testing.assert_allclose(found[:, place], peer.predict(new), atol=1e-12)
 
 
@@ -49,6 +49,15 @@ def test_ece_is_that_of_a_plain_loop():
     p, y = np.sort(RNG.random(60)), RNG.random(60) < 0.5
     gaps = [abs(p[at : at + 6].sum() - y[at : at + 6].sum()) for at in range(0, 60, 6)]
     assert expected_calibration_error(p, y, bins=10) == pytest.approx(sum(gaps) / 60)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_interval_of_ece_contains_its_estimate(seed):
+    rng = np.random.default_rng(seed)
+    p = rng.random(300)
+    found = measure_reliability(p, rng.random(300) < p, np.arange(0, 301, 10), bootstrap=200)
+    assert 0 <= found.interval[0] <= found.ece <= found.interval[1]
+    assert found.interval[0] < found.interval[1]
 
 
 def test_bad_input_is_one_sentence():

@@ -87,7 +87,7 @@ FIELDS = {
     "left_children": (0, 77, "children must be from 1 to 6; got 77"),
     "right_children": (0, 1, "children must lead to each node once"),
     "split_indices": (0, 99, "split_indices must be from 0 to 3; got 99"),
-    "split_type": (0, 1, "split_type must be 0; got 1"),
+    "split_type": (0, 1, "categories_nodes must be the nodes whose split_type is 1, in order; got []"),
     "parents": (3, 6, "parents must match left_children and right_children"),
     "split_conditions": (0, "1", "split_conditions must be a list of finite numbers"),
     "default_left": (0, 7, "default_left must be from 0 to 1; got 7"),

@@ -44,6 +44,10 @@ def auto(
     seed: Annotated[int, described("Random seed", "0")] = 0,
     jobs: Annotated[int | None, described("Processes", "one per core")] = None,
     ray: Annotated[str | None, described("Ray cluster: auto or address", "", "ADDRESS")] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(help="NaN: error, zero, mean or indicator for networks; trees keep it.", hidden=True),
+    ] = None,
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
@@ -55,7 +59,7 @@ def auto(
     Example: `rankgrad auto --data MQ2008 --fold 1 --minutes 10 --out runs/best`
     """
     from rankgrad.cli.argument_checks import only_run, together
-    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.data_source import FILLS, DataSource
     from rankgrad.cli.experiment import cores
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import check_overwrite, remove_run
@@ -69,10 +73,12 @@ def auto(
     if minutes is not None and trials is not None:
         bad_value("minutes and trials", "not be given together", f"{minutes:g} and {trials}")
     seconds = None if trials is not None else 60.0 * (10.0 if minutes is None else minutes)
-    source = replace(DataSource(data, fold, data_root, holdout=0.0), columns=table.columns(), regroup=table.regroup)
+    source = DataSource(data, fold, data_root, missing=missing, holdout=0.0)
+    source = replace(source, columns=table.columns(), regroup=table.regroup)
     limit = int(0.8 * free_memory()) if memory is None else _bytes(memory)
     count = cores() if jobs is None else jobs
-    settings = SearchSettings(seconds, trials, metric, folds, seed, limit, count)
+    treated = missing if missing in FILLS else "error"
+    settings = SearchSettings(seconds, trials, metric, folds, seed, limit, count, treated)
     final = FinalSettings(single, None if max_latency is None else _seconds(max_latency), distil)
     together(
         settings.check,
@@ -177,7 +183,7 @@ def _run(
 
 
 def _kept_gain(result: "AutoResult", test: "Dataset") -> Iterator[str]:
-    """Yield a sentence about the part of the gain of the ensemble that a student keeps, on the test lists."""
+    """Yield a sentence that says which part of the ensemble's gain a student keeps on the test lists."""
     if not result.compared:
         return
     models = {"student": result.model, **result.compared}

@@ -26,7 +26,7 @@ def compare(
     a: Annotated[Path, typer.Argument(help="Folder of a model.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
     data: Annotated[
-        str | None, typer.Option(help="Data set name, folder, file or cache (default: their training data).")
+        str | None, typer.Option(help="Data set name, folder, file or cache (default: training data of the models).")
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
@@ -187,7 +187,7 @@ def _means(result: "Comparison") -> "Table":
 
 
 def _lists(query: "ComparedQuery") -> "Table":
-    """Return a table of both lists: label, score, and the rank of the document in the other list."""
+    """Return a table of both rankings of a query: label, score, and the rank of the document in the other ranking."""
     from rich.markup import escape
 
     table = _table()
@@ -205,7 +205,7 @@ def _lists(query: "ComparedQuery") -> "Table":
 
 
 def _brief(name: str) -> str:
-    """Remove the middle of a long id; more of the end is kept, because ids of one list often begin in the same way."""
+    """Remove the middle of a long id; keep more of the end, because ids of a list often begin in the same way."""
     return name if len(name) <= _ID else f"{name[: _ID // 3]}…{name[-(_ID - _ID // 3 - 1) :]}"
 
 

@@ -28,8 +28,10 @@ _KINDS: dict[str, Any] = {
     "seed": int | None,
     "columns": dict,
     "regroup": bool,
+    "sparse": bool,
 }
-_TEXTS = ("features", "drop")  # columns that are given as several names
+_TEXTS = ("features", "drop", "categorical")  # columns that are given as several names
+FILLS = ("zero", "mean", "indicator")  # values of `--missing` that a neural ranker applies; the readers keep NaN
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,16 @@ class DataSource:
     fold: int | None = None
     root: str | None = None
     cache: str | None = None
-    missing: str | None = None  # a number, "error", or None for the default of the data set
+    missing: str | None = None  # a number, "error", a value of FILLS, or None for the default of the data set
     holdout: float = 0.0  # share of the training lists to hold out for validation, if the data has no validation part
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
     columns: "Columns | None" = None  # columns of a table; None for columns with usual names
     regroup: bool = False  # True to accept the rows of a query in any order
     format: str | None = None  # format of the file; None to choose it by the ending of its name
+    sparse: bool = False  # True to read LETOR text as sparse matrices
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists; no data is read. Errors name the folder `named_in` of the run, if given."""
+        """Check that the data exists; no data is read. If `named_in`, the folder of a run, is given, errors name it."""
         if named_in is not None:
             try:
                 self.check()
@@ -76,29 +79,50 @@ class DataSource:
         """Return the parts that exist, by name: train, validation and test. A single file is the part `train`.
 
         Args:
-            model: model that scores the data. A table must have its columns; LETOR text gets its number of features.
+            model: model that scores the data. A table must have the columns of the model. LETOR text gets columns of 0 at the end.
             labelled: True if a table must have labels.
         """
         from rankgrad.data.loading import load
 
         if self.is_single:
             parts = {"train": self._read_single(model, labelled)}
-            return self._widened(parts, model) if labelled else parts
-        given: dict[str, Any] = {"fold": self.fold, "root": self.root, "cache": self.cache, "missing": self.fill}
-        names = None if model is None else model.feature_names
-        found = load(self.data, **given, holdout=0.0, columns=self.columns, regroup=self.regroup, feature_names=names)
-        return self._widened({part: data for part in PARTS if (data := getattr(found, part)) is not None}, model)
+            return self._encoded(self._widened(parts, model) if labelled else parts, model)
+        given: dict[str, Any] = {"fold": self.fold, "root": self.root, "cache": self.cache, "sparse": self.sparse}
+        given |= {"missing": self.fill_for(model), "columns": self.columns, "regroup": self.regroup}
+        given |= {
+            "feature_names": None if model is None else model.feature_names,
+            "categories": categories_by_name(model),
+        }
+        found = load(self.data, holdout=0.0, **given)
+        parts = {part: data for part in PARTS if (data := getattr(found, part)) is not None}
+        return self._encoded(self._widened(parts, model), model)
+
+    def _encoded(self, parts: dict[str, "Dataset"], model: "TrainedModel | None") -> dict[str, "Dataset"]:
+        """Return the parts with encoded categories, if `--categorical` names features of LETOR text."""
+        if parts["train"].feature_names is not None:
+            return parts
+        if model is not None:
+            return {name: with_categories_of(model, part) for name, part in parts.items()}
+        columns = _feature_numbers(self.columns, parts["train"].features.shape[1])
+        if not columns:
+            return parts
+        from rankgrad.data.categories import encode_features
+
+        train = encode_features(parts["train"], columns)
+        others = {name: part for name, part in parts.items() if name != "train"}
+        return {"train": train} | {
+            name: encode_features(part, columns, train.categories) for name, part in others.items()
+        }
 
     def _widened(self, parts: dict[str, "Dataset"], model: "TrainedModel | None") -> dict[str, "Dataset"]:
         """Return lists of LETOR text with all features of the model: features that are missing are 0."""
-        import numpy as np
+        from rankgrad.data.sparse_rows import widen
 
         width = parts["train"].features.shape[1]
         if model is None or width >= model.features or parts["train"].feature_names is not None:
             return parts
         self._warn_of_missing(width, model)
-        missing = ((0, 0), (0, model.features - width))
-        return {name: replace(part, features=np.pad(part.features, missing)) for name, part in parts.items()}
+        return {name: replace(part, features=widen(part.features, model.features)) for name, part in parts.items()}
 
     def _warn_of_missing(self, width: int | None, model: "TrainedModel | None") -> None:
         if width is not None and model is not None and width < model.features:
@@ -109,17 +133,21 @@ class DataSource:
         from rankgrad.data import Columns, open_cache, read_letor
         from rankgrad.data.tables.reader import read_columns
 
-        options: dict[str, Any] = {"missing": "error" if self.fill is None else self.fill, "cache": self.cache}
+        fill = self.fill_for(model)
+        options: dict[str, Any] = {"missing": "error" if fill is None else fill, "cache": self.cache}
         if self.is_cache:
             return open_cache(self.data)
         if not self.is_table:
             features = None if model is None else model.features
             seen: list[Any] = []
-            data = read_letor(self.data, features=features, regroup=self.regroup, report=seen.append, **options)
-            self._warn_of_missing(seen[0].widest, model)
+            options |= {"sparse": self.sparse, "report": seen.append}
+            data = read_letor(self.data, features=features, regroup=self.regroup, **options)
+            if seen:
+                self._warn_of_missing(seen[0].widest, model)
             return data
         names = None if model is None else model.feature_names
         options |= {"labelled": labelled, "model": names, "format": self.format, "regroup": self.regroup}
+        options["categories"] = categories_by_name(model)
         return read_columns(self.data, self.columns or Columns(), **options)
 
     def columns_text(self) -> str | None:
@@ -137,10 +165,12 @@ class DataSource:
         if path is None:
             return None
         table = open_table(path, self.format)
-        chosen = choose(self.columns or Columns(), table.numeric, partitions=table.partitions)
+        chosen = choose(self.columns or Columns(), table.numeric, partitions=table.partitions, typed=table.typed)
         others = {"query": chosen.qid, "docid": chosen.docid, "weight": chosen.weight}
         roles = "".join(f", {role} {name!r}" for role, name in others.items() if name is not None)
-        return f"columns: label {chosen.label!r}{roles}, {len(chosen.features)} features: {some(chosen.features)}"
+        categorical = f"; categorical: {some(chosen.categorical)}" if chosen.categorical else ""
+        features = f"{len(chosen.features)} features: {some(chosen.features)}{categorical}"
+        return f"columns: label {chosen.label!r}{roles}, {features}"
 
     def with_options_of(self, folder: Path) -> "DataSource":
         """Return the source with the options of the training data of a model, unless other options are given.
@@ -152,6 +182,7 @@ class DataSource:
         if kept is None:
             return self
         own = replace(self, missing=self.missing or kept.missing, regroup=self.regroup or kept.regroup)
+        own = replace(own, sparse=self.sparse or kept.sparse)
         return own if self.columns or kept.columns is None else own._with_columns(kept.columns)
 
     def _with_columns(self, given: "Columns") -> "DataSource":
@@ -171,9 +202,9 @@ class DataSource:
     def _check_columns(self, table: bool) -> None:
         from rankgrad.errors import bad_value
 
-        if self.columns and not table:
+        if self.columns is not None and replace(self.columns, categorical=()) and not table:
             given = next(name for name, value in asdict(self.columns).items() if value)
-            bad_value(given, f"be given only for a table, and {self.data} is none", getattr(self.columns, given))
+            bad_value(given, f"be given only for a table, and {self.data} is not a table", getattr(self.columns, given))
 
     def hold_out(self, parts: dict[str, "Dataset"]) -> dict[str, "Dataset"]:
         """Return the parts. If there is no validation part, some lists of `train` become the validation part."""
@@ -222,8 +253,8 @@ class DataSource:
         found = asdict(self)
         del found["format"]
         columns = {name: value for name, value in (found.pop("columns") or {}).items() if value}
-        regroup = found.pop("regroup")
-        return {**found, **({"columns": columns} if columns else {}), **({"regroup": True} if regroup else {})}
+        given = {name: True for name in ("regroup", "sparse") if found.pop(name)}
+        return {**found, **({"columns": columns} if columns else {}), **given}
 
     @staticmethod
     def kept(folder: Path) -> "DataSource | None":
@@ -293,19 +324,54 @@ class DataSource:
         """Number that replaces missing values, `"error"` to reject them, or None for the default of the data set."""
         if self.missing is None or self.missing == "error":
             return self.missing
+        if self.missing in FILLS:
+            return float("nan")
         try:
             return float(self.missing)
         except ValueError:
             raise ValueError(
-                f"missing must be 'error' or a number that replaces missing values; got {self.missing!r}"
+                f"missing must be 'error', a number that replaces missing values, or {', '.join(FILLS)} for a neural "
+                f"ranker; got {self.missing!r}"
             ) from None
+
+    def fill_for(self, model: "TrainedModel | None") -> Any:
+        """Return `fill` for a model: a model that takes missing values gets them as NaN."""
+        return float("nan") if self.missing is None and model is not None and model.takes_missing else self.fill
+
+
+def categories_by_name(model: "TrainedModel | None") -> "dict[str, tuple[str, ...]] | None":
+    """Return the categories of a model by the names of its features; None if the model or its names are unknown."""
+    if model is None or model.feature_names is None:
+        return None
+    return {model.feature_names[column]: values for column, values in (model.categories or {}).items()}
+
+
+def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
+    """Return lists of LETOR text, whose categorical features are encoded as in the training of a model."""
+    if not model.categories or data.categories or data.feature_names is not None:
+        return data
+    from rankgrad.data.categories import encode_features
+
+    return encode_features(data, [*model.categories], model.categories)
+
+
+def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
+    """Return the columns of the feature numbers of LETOR text that `--categorical` names."""
+    from rankgrad.errors import bad_value
+
+    found = []
+    for text in () if columns is None else columns.categorical:
+        if not text.isdecimal() or not 1 <= int(text) <= width:
+            bad_value("categorical", f"be feature numbers from 1 to {width} for LETOR text", repr(text))
+        found.append(int(text) - 1)
+    return sorted(set(found))
 
 
 def choose_split(source: DataSource, parts: dict[str, "Dataset"], split: str | None, given: bool) -> str:
     """Return the name of the part to evaluate: the chosen split, otherwise test, otherwise validation.
 
-    A single file has no splits. If it is given with `--data`, all its lists are evaluated, as the part `train`. Without
-    `--data`, it is the training file.
+    A single file has no splits. If `--data` names a single file, all its lists are evaluated, as the part `train`. This
+    does not apply without `--data`, because the file is then the training file.
     """
     from rankgrad.errors import bad_value
 
@@ -330,7 +396,8 @@ def _columns(record: dict[str, Any]) -> "Columns":
     from rankgrad.data import Columns
     from rankgrad.errors import bad_value
 
-    known = {name: list if name in _TEXTS else str for name in ("label", "qid", "features", "drop", "docid", "weight")}
+    names = ("label", "qid", "features", "drop", "docid", "weight", "categorical")
+    known = {name: list if name in _TEXTS else str for name in names}
     for name, value in record.items():
         texts = value if isinstance(value, list) else [value]
         if not isinstance(value, known.get(name, ())) or not all(isinstance(text, str) for text in texts):

@@ -22,7 +22,7 @@ BEST = "achievable"  # name of the best achievable order
 
 
 class DemoRanker(NamedTuple):
-    """A ranker of the demo, its scores of the test lists, and its training."""
+    """A ranker of the demo, its scores on the test lists, and the record of its training."""
 
     name: str
     scores: "np.ndarray[Any, Any]"
@@ -86,7 +86,7 @@ def demo(
 
 
 def _rankers(data: "Splits", epochs: int, seed: int) -> Iterator[DemoRanker]:
-    """Yield a random order, the best feature on train, a linear fit, MLPs with three losses, and the best order."""
+    """Yield the rankers: random order, best feature on train, linear fit, MLPs with three losses, and best order."""
     import numpy as np
 
     import rankgrad as rg

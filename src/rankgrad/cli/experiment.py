@@ -59,7 +59,7 @@ def experiment(
     """Run all cells of a recipe: tune settings, choose the best, train with every seed, evaluate on test.
 
     After an interruption, the same command resumes; finished cells are not run again. If the folder OUT does not exist,
-    the command resumes from OUT.tar.xz, if present. --aa runs no cells; it needs results or OUT.summary.xz.
+    the command resumes from OUT.tar.xz, if it exists. --aa runs no cells; it needs results or OUT.summary.xz.
 
     Example: `rankgrad experiment smoothi-table1 --only MQ2008 --quick`
     """
@@ -219,7 +219,7 @@ def _print_aa(summary: Any, labels: list[str], as_json: bool) -> None:
     if as_json:
         print_json({"metric": summary.metric, "checks": {label: asdict(check) for label, check in found.items()}})
         return
-    table = Table(title=f"A/A check, {summary.metric}: share of cases without a difference with p <= {LEVEL}")
+    table = Table(title=f"A/A check, {summary.metric}: share of equal pairs with p <= {LEVEL}")
     for head in ("data", "test", "real seeds", "cases", f"drawn ({SPLITS:,})", "95% interval"):
         table.add_column(head)
     for label, check in found.items():

@@ -86,7 +86,7 @@ def explain(
     print_bars(("feature", "score A - B", "A", "B", f"loss of {found.metric}"), rows, numbers)
     accuracy = f", with a total error of at most {found.error:.1g}" if found.error > 1e-5 else ""
     typer.echo(f"The contributions to score A - B sum to {found.gap:+.4f} ({found.method}{accuracy}).")
-    typer.echo(f"The loss of {found.metric} is that of the list if the feature is replaced by its mean in the list.")
+    typer.echo(f"The last column is the loss of {found.metric} if the feature is replaced by its mean in the list.")
     if out is not None:
         typer.echo(f"Wrote {out}.")
 

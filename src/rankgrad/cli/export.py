@@ -9,16 +9,23 @@ import typer
 def export(
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
     out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx or model.pt2.")],
-    format: Annotated[str | None, typer.Option(help="onnx or torch (default: chosen by file extension).")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="onnx; networks: torch; trees: lightgbm or xgboost, and vespa, ranklib; trees and linear rankers: "
+            "elasticsearch (also for OpenSearch), solr (default: chosen by file extension)."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Export a model, with its preprocessing, to ONNX or to PyTorch's export format, and check the file.
+    """Export a model, with its preprocessing, for ONNX, PyTorch or a search engine, and check the file.
 
-    The file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists and documents,
-    and returns `scores` (lists, n). The check compares these scores with the scores of the model, for inputs of several
-    shapes. An existing file is replaced. A blend is exported to ONNX, as one file with all its models.
+    An ONNX or PyTorch file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists
+    and documents, and returns `scores` (lists, n). The check compares the scores of the file with the scores of the
+    model, for inputs of several shapes. An existing file is replaced. A blend is exported to ONNX, as one file with all
+    its models. Files for search engines contain the names of the features and the file name as the model's name.
 
-    Example: `rankgrad export runs/a model.onnx`
+    Examples: `rankgrad export runs/a model.onnx`, `rankgrad export runs/a model.json --format solr`
     """
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.shared_options import one_line

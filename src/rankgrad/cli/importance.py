@@ -81,7 +81,7 @@ def importance(
         notes.append(f"{found.metric} with all features: {found.baseline:.4f} ({found.lists} lists).")
         notes.append(f"Each feature was shuffled {shuffled}, {repeats} times.")
     if len(found.names) > len(rows):
-        notes.append(f"{len(found.names) - len(rows)} other features are less important (--top).")
+        notes.append(f"{len(found.names) - len(rows)} other features are less important (--top prints more).")
     if out is not None:
         notes.append(f"Wrote {out}.")
     for note in notes:

@@ -27,7 +27,7 @@ def names_of(context: typer.Context) -> None:
 
 
 def as_typed(message: str) -> str:
-    """Return a message with option names: `regroup=True` becomes `--regroup`, and `lr must be ...` `--lr must be ...`.
+    """Return a message with option names: `regroup=True` becomes `--regroup`; `lr must be 1` becomes `--lr must be 1`.
 
     Specs, such as `synthetic:lists=40,seed=1`, do not change. Names that no option has do not change.
     """

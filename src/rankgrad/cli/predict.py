@@ -55,7 +55,7 @@ def predict(
     Example: `rankgrad predict runs/a test.parquet --out scores.csv`
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
-    from rankgrad.cli.data_source import DataSource, telling
+    from rankgrad.cli.data_source import DataSource, telling, with_categories_of
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.score_files import FORMATS, format_of_scores, writing_scores
     from rankgrad.data.loading import is_text
@@ -106,14 +106,14 @@ def predict(
         source = source.with_options_of(model)
         source.check()
         for part in _lists(scorer, source, kind != "scores"):
-            writer.write(part, scorer.score_lists(part))
+            writer.write(part, scorer.score_lists(with_categories_of(scorer, part)))
     if out != "-":
         messages().print(f"{writer.rows:,} scores: {out}", markup=False)
 
 
 @contextmanager
 def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
-    """Copy standard input to a temporary file, if it is the source. So every format can be read from it."""
+    """If the source is standard input, copy it to a temporary file, so that every format can be read."""
     if source.data != "-":
         yield source
         return
@@ -134,7 +134,7 @@ def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
 def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator["Dataset"]:
     """Yield the lists to score, in blocks, and show a progress bar on a terminal.
 
-    If rows were moved to group them by query, the only block contains all lists.
+    If rows were moved to group them by query, there is one block with all lists.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -157,14 +157,18 @@ def _show(bar: Any, task: Any, read: int) -> None:
 
 def _streamed(model: "TrainedModel", source: "DataSource", docids: bool, progress: Any) -> Iterable["Dataset"]:
     """Return the lists of a file in blocks; the file is read once, with little memory."""
+    from rankgrad.cli.data_source import categories_by_name
     from rankgrad.data import Columns
     from rankgrad.data.letor.chunks import stream_letor
     from rankgrad.data.tables.reader import stream_table
 
-    options: dict[str, Any] = {"missing": "error" if source.fill is None else source.fill, "documents": _ROWS}
+    fill = source.fill_for(model)
+    options: dict[str, Any] = {"missing": "error" if fill is None else fill, "documents": _ROWS}
     if not source.is_table:
+        options["sparse"] = source.sparse
         return stream_letor(source.data, model.features, docids=docids, progress=progress, **options)
     options |= {"features": model.features, "model": model.feature_names, "format": source.format}
+    options["categories"] = categories_by_name(model)
     return stream_table(source.data, source.columns or Columns(), progress=progress, **options)
 
 
@@ -187,12 +191,12 @@ def _block(data: "Dataset", first: int, last: int, model: "TrainedModel", named:
     """Return consecutive lists with the features of a model; features that LETOR text lacks are 0."""
     from dataclasses import replace
 
-    import numpy as np
+    from rankgrad.data.sparse_rows import widen
 
     rows = slice(data.offsets[first], data.offsets[last])
     features, docids = data.features[rows], None if data.docids is None else data.docids[rows]
     if not named:
-        features = np.pad(features, ((0, 0), (0, max(0, model.features - features.shape[1]))))
+        features = widen(features, max(model.features, features.shape[1]))
     lists = {"labels": data.labels[rows], "offsets": data.offsets[first : last + 1] - data.offsets[first]}
     lists |= {"qids": data.qids[first:last], "docids": docids, "best": None, "weights": None}
     part = replace(data, features=features, feature_names=data.feature_names if named else None, **lists)

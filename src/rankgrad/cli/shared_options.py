@@ -47,7 +47,7 @@ def _set(parameter: typer.CallbackParam, given: bool) -> None:
 
 
 def _switch(name: str, help: str) -> tuple[Any, Any]:
-    """Return the annotations of a switch before and after the name of a command; the help of a command omits it."""
+    """Return two annotations of a switch: before the name of a command, and after it (hidden in the help)."""
     after = typer.Option(f"--{name}", help=help, hidden=True, callback=_set, is_eager=True)
     return Annotated[bool, typer.Option(f"--{name}", help=help)], Annotated[bool, after]
 
@@ -99,7 +99,7 @@ def detail(text: str) -> None:
 
 @contextmanager
 def one_line(*errors: type[Exception], effect: str = "") -> Iterator[None]:
-    """Print these errors of a block as one line and end the command with code 1; with `--debug`, raise them.
+    """Print an error of these types in one line, and end the command with code 1; with `--debug`, raise the error.
 
     `effect` is the end of the line, such as the file that was not written.
     """
@@ -116,6 +116,6 @@ def one_line(*errors: type[Exception], effect: str = "") -> Iterator[None]:
 
 
 def described(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """Return an option with its default in the help text; a default that Typer shows takes another line."""
+    """Return an option with its default in the help text, because a default that Typer shows needs one more line."""
     text = f"{help} (default: {default})" if default else help
     return typer.Option(*names, help=text, metavar=kind, show_default=False)

@@ -19,8 +19,9 @@ _HELP = {
     "drop": "Columns that are not features, with commas; * matches any text.",
     "docid": "Column of the document ids (default: docid, doc_id, document_id or documentid).",
     "weight": "Column of the document weights.",
+    "categorical": "Features that are categories, with commas: columns, or feature numbers of LETOR text.",
 }
-_SEVERAL = ("features", "drop")
+_SEVERAL = ("features", "drop", "categorical")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class TableOptions:
     drop: Sequence[str] | None = None
     docid: str | None = None
     weight: str | None = None
+    categorical: Sequence[str] | None = None
     regroup: bool = False  # True to accept rows in any order
 
     def columns(self) -> "Columns":
@@ -40,7 +42,8 @@ class TableOptions:
         from rankgrad.data import Columns
 
         features = None if not self.features else _names(self.features)
-        return Columns(self.label, self.query, features, _names(self.drop or ()), self.docid, self.weight)
+        several = _names(self.drop or ()), _names(self.categorical or ())
+        return Columns(self.label, self.query, features, several[0], self.docid, self.weight, several[1])
 
 
 def help_all(context: typer.Context, wanted: bool) -> None:

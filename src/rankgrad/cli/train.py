@@ -48,8 +48,12 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
     missing: Annotated[
-        str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.", hidden=True)
+        str | None,
+        typer.Option(help="NaN: error, zero, mean, indicator, or a number; 'nan' keeps it for trees.", hidden=True),
     ] = None,
+    sparse: Annotated[
+        bool, typer.Option("--sparse", help="Read LETOR text with very many features as a sparse matrix.", hidden=True)
+    ] = False,
     model: Annotated[str | None, _setting("Ranker, see rankgrad list models", "mlp")] = None,
     loss: Annotated[str | None, _setting("Loss, see rankgrad list losses", "lambdaloss")] = None,
     preprocess: Annotated[str | None, _setting("Preprocessing: log1p, quantile, clip=10, none", "standardise")] = None,
@@ -120,25 +124,30 @@ def train(
         bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)
     ] = False,
 ) -> None:
-    """Train a ranker, keep the best epoch on validation, evaluate it on test.
+    """Train a ranker, keep the epoch that is best on validation, and evaluate it on test.
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
     from rankgrad.cli.argument_checks import only_run, pair, parse_value
-    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.data_source import FILLS, DataSource
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.shared_options import one_line
+    from rankgrad.data.loading import is_benchmark
     from rankgrad.models.protocol import NotFinite
 
     console = messages(as_json)
     given = {**_given(context), **dict(pair("set", text, parse_value) for text in others or ())}
+    given |= {"missing": missing} if missing in FILLS else {}
     kind, settings, added = _settings(given, out if resume else None)
     source = DataSource.kept(out) if resume else None
     if data is not None:
         # A resumed run keeps the lists that it held out. If the seed is not a number, a later check raises an error.
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
+        if missing is None and kind.takes_missing and not is_benchmark(data):
+            missing = "nan"
         source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by, table.columns(), table.regroup)
+        source = replace(source, sparse=sparse)
     elif source is not None:
         source = replace(source, cache=cache)
     _check(kind, settings, source, out, resume, overwrite, data is not None, init_model)

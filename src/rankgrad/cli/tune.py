@@ -44,7 +44,7 @@ def tune(
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
-    """Try random settings, train the best third of them longer (in two rounds), save the best model.
+    """Try random settings, train the best third longer, then the best third of those, and save the best model.
 
     After an interruption, the same command resumes. With a larger `--budget` it tries more settings.
 
@@ -219,7 +219,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     after = f"{search.halving_rounds()[0][1]} {search.kind.unit}s"
     console.print(
         f"A random forest predicts {search.metric} of the {len(drawn)} trials after {after} from their settings.\n"
-        f"importance: drop of its fit when the values of a setting are shuffled, as share of all drops;\n"
+        f"importance: loss of the forest's fit if the values of a setting are shuffled, as share of all losses;\n"
         f"trend: rank correlation of a setting with {search.metric}.\n"
         "Both describe these trials only. They do not show causes, and longer training may give other values.\n"
         f"The out-of-bag R² of the forest is {fit:.2f}" + (": do not rely on the importance." if fit < 0.2 else "."),

@@ -99,8 +99,8 @@ def through_cache(
         name: name of the data set.
         verify: True to compare a hash of each complete file.
         read: function that reads the files into arrays that its first argument allocates, and returns a summary and
-            the names of the features. Its second argument has one function per file, which `read` calls with each
-            piece of the file; otherwise, the files are read again for their hashes.
+            the names of the features. Its second argument has one function per file. `read` may call it with each
+            piece of the file to compute the hash; otherwise, the file is read again.
     """
     begun = time.perf_counter()
     try:

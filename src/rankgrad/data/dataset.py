@@ -2,16 +2,19 @@
 
 import mmap
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.context import get_spawning_popen
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.data.sparse_rows import Features, dense
 from rankgrad.errors import bad_type, bad_value
 
+# Values of the categories of each categorical feature, by column. A feature is the position of its value, or NaN.
+Categories: TypeAlias = Mapping[int, tuple[str, ...]]
 _ENDS = (slice(1000), slice(-1000, None))
 
 
@@ -40,7 +43,7 @@ class Dataset:
         (array([0., 2.]), 'b')
     """
 
-    features: NDArray[np.float32]  # (documents, f)
+    features: Features  # (documents, f), NaN for a missing value; an array, or a SciPy matrix in the CSR format
     labels: NDArray[np.float32]  # (documents,)
     offsets: NDArray[np.int64]  # (lists + 1,)
     qids: NDArray[Any]  # (lists,), whole numbers if all ids are whole numbers, otherwise text
@@ -50,11 +53,12 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None  # (f,), names of the columns, if known
     weights: NDArray[np.float32] | None = None  # (documents,), weights of the documents, for losses that take weights
     rows: NDArray[np.int64] | None = None  # (documents,), row of each document in its file; None if rows were not moved
+    categories: Categories | None = None  # categorical features and their values; see `rankgrad.data.categories`
     texts: Any = None  # collection of a text data set, whose first two features are numbers of query and document
 
     def __post_init__(self) -> None:
         documents = len(self.labels)
-        if self.features.ndim != 2 or len(self.features) != documents:
+        if self.features.ndim != 2 or self.features.shape[0] != documents:
             bad_value("features", f"have one row per label, ({documents}, f)", self.features.shape)
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != documents:
             bad_value("offsets", f"run from 0 to the number of documents, {documents}", self.offsets)
@@ -88,7 +92,7 @@ class Dataset:
         rows = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
         docids, weights = self.docids, getattr(self, "weights", None)
         return DocumentList(
-            features=np.asarray(self.features[rows]),
+            features=dense(self.features[rows]),
             labels=np.asarray(self.labels[rows]),
             qid=self.qids.item(place),
             docids=None if docids is None else np.asarray(docids[rows]),
@@ -96,7 +100,7 @@ class Dataset:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle. For a process that starts now, files that are mapped are given by path."""
+        """Return the state for pickle. A process that is being started gets the paths of mapped files."""
         state = dict(self.__dict__)
         if get_spawning_popen() is not None:
             state = {name: _MappedFile.of(value) or value for name, value in state.items()}
@@ -167,7 +171,9 @@ class Dataset:
             more = "" if len(missing) == 1 else f" and {len(missing) - 1} more"
             bad_value("features", f"contain {names[0]!r} to {names[-1]!r}", f"no feature {missing[0]!r}{more}")
         columns = [places[name] for name in names]
-        return replace(self, features=self.features[:, columns], feature_names=tuple(names))
+        known = self.categories or {}
+        categories = {new: known[old] for new, old in enumerate(columns) if old in known} or None
+        return replace(self, features=self.features[:, columns], feature_names=tuple(names), categories=categories)
 
     def without_numbers(self) -> "Dataset":
         """Return a text data set without its first two features, which are numbers of texts, for rankers of features.

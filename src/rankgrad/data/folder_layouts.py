@@ -35,7 +35,7 @@ def find_files(folder: Path, *, fold: int | None = None, depth: int = 0, needs_t
     The upper levels are searched first. With `fold`, the files are `train.txt`, `vali.txt` and `test.txt` in `Fold1`
     (`trainingset.txt`, ... in OHSUMED), or `S1.txt` to `S5.txt`. Without `fold`, the files are `train.txt`, `vali.txt`
     and `test.txt` (`set1.train.txt`, ... in Yahoo). The validation file may also be called `valid.txt`, `val.txt`,
-    `validation.txt` or `dev.txt`. It is optional; so is the test file, unless `needs_test` is True. Every file may be
+    `validation.txt` or `dev.txt`. It is optional. The test file is optional if `needs_test` is False. Every file may be
     plain, `.gz` or `.xz`, or a table such as `train.csv` or `train.parquet`. Names may be in upper or lower case. Two
     files of one split are an error.
     """

@@ -9,7 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rankgrad.data.categories import encode, find_categories
 from rankgrad.data.dataset import Dataset
+from rankgrad.data.sparse_rows import Features, is_sparse
 from rankgrad.data.tables.columns import Columns, choose
 from rankgrad.data.tables.errors import some
 from rankgrad.data.tables.reader import read_table
@@ -30,7 +32,7 @@ def from_arrays(
     """Return a data set made from NumPy arrays, and the original row of each of its documents.
 
     Args:
-        X: features, `(rows, f)`.
+        X: features, `(rows, f)`, also a sparse matrix of SciPy.
         y: labels, `(rows,)`, at least 0.
         qid: query id of each row, in any order; exactly one of `qid` and `group` must be given.
         group: number of rows of each list, as in LightGBM and XGBoost; the rows of a list are consecutive.
@@ -48,7 +50,7 @@ def from_arrays(
     features = _matrix(X)
     labels = _labels(np.asarray(y))
     rows = len(labels)
-    if len(features) != rows:
+    if features.shape[0] != rows:
         bad_value("X", f"have one row per label, ({rows}, f)", features.shape)
     if qid is None:
         order, offsets = np.arange(rows), _group_offsets(group, rows)
@@ -60,7 +62,10 @@ def from_arrays(
     ids = None if docids is None else np.asarray(docids).astype(str)
     if ids is not None and ids.shape != (rows,):
         bad_value("docids", f"have one id per row, ({rows},)", ids.shape)
-    features = _fill(features, missing, [f"column {column}" for column in range(features.shape[1])])
+    if is_sparse(features):
+        features.data[:] = _fill(features.data[:, None], missing, ["a sparse matrix"])[:, 0]
+    else:
+        features = _fill(features, missing, [f"column {column}" for column in range(features.shape[1])])
     if not np.array_equal(order, np.arange(rows)):
         features, labels, ids = features[order], labels[order], None if ids is None else ids[order]
     return Dataset(features, labels, offsets, qids, ids, name), order
@@ -75,6 +80,7 @@ def from_frame(
     drop: Sequence[str] = (),
     docid: str | None = None,
     weight: str | None = None,
+    categorical: Sequence[str] = (),
     regroup: bool = True,
     missing: float | Literal["error"] = "error",
     name: str = "",
@@ -93,6 +99,8 @@ def from_frame(
         docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`, if
             there is one.
         weight: column of the document weights; None for no weights.
+        categorical: names or patterns of feature columns that are categories, also columns of text. Columns of a
+            categorical type need not be given.
         regroup: True to group the rows by query; with False, a query whose rows are not consecutive is an error.
         missing: number that replaces nulls, NaN and infinities in the features; `"error"` to raise an error for them.
         name: name of the data set.
@@ -104,8 +112,10 @@ def from_frame(
         Dataset(lists=2, documents=3, features=1)
     """
     table = _Table(frame)
-    given = Columns(label, qid, None if features is None else tuple(features), tuple(drop), docid, weight)
-    chosen = choose(given, {column: table.is_numeric(column) for column in table.columns})
+    wanted_features = None if features is None else tuple(features)
+    given = Columns(label, qid, wanted_features, tuple(drop), docid, weight, tuple(categorical))
+    numeric = {column: table.is_numeric(column) for column in table.columns}
+    chosen = choose(given, numeric, typed=[column for column in table.columns if table.is_categorical(column)])
     if features is None and (text := [column for column in chosen.unused if not table.is_numeric(column)]):
         warnings.warn(f"columns without numbers are not features: {some(text)}", stacklevel=2)
     label, wanted = str(chosen.label), chosen.features
@@ -121,7 +131,12 @@ def from_frame(
             f"a query that occurs again in row {row}",
         )
     x = np.empty((len(order), len(wanted)), dtype=np.float32)
+    codes = {}
     for j, column in enumerate(wanted):
+        if column in chosen.categorical:
+            values = table.values(column)[order]
+            codes[j] = find_categories(values, str(column)), values
+            continue
         # Values beyond the range of float32 become infinite; `_fill` reports or replaces them.
         with np.errstate(over="ignore"):
             x[:, j] = table.numbers(column)[order]
@@ -130,8 +145,13 @@ def from_frame(
     weights = None if chosen.weight is None else _labels(table.numbers(chosen.weight), "weights")[order]
     rows = None if np.array_equal(order, np.arange(len(order))) else order
     names = tuple(map(str, wanted))
+    x[:, [*codes]] = 0.0
     x = _fill(x, missing, wanted)
-    return Dataset(x, labels, offsets, qids, ids, name, feature_names=names, weights=weights, rows=rows)
+    for j, (categories, values) in codes.items():
+        x[:, j] = encode(values, categories, names[j])
+    found = {j: categories for j, (categories, _) in codes.items()} or None
+    data = Dataset(x, labels, offsets, qids, ids, name, feature_names=names, weights=weights, rows=rows)
+    return replace(data, categories=found)
 
 
 def read_parquet(
@@ -184,6 +204,12 @@ class _Table:
         dtype = self.frame.schema.field(column).type
         return any(test(dtype) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
 
+    def is_categorical(self, column: str) -> bool:
+        if self.kind == "pyarrow":
+            return str(self.frame.schema.field(column).type).startswith("dictionary")
+        kind = self.frame.schema[column] if self.kind == "polars" else self.frame[column].dtype
+        return str(kind).partition("(")[0] in ("category", "Categorical", "Enum")
+
     def nulls(self, column: str) -> int:
         values = self.frame[column]
         if self.kind == "pandas":
@@ -201,7 +227,9 @@ class _Table:
         return np.asarray(values.to_numpy(zero_copy_only=False) if self.kind == "pyarrow" else values.to_numpy())
 
 
-def _matrix(X: ArrayLike) -> NDArray[np.float32]:
+def _matrix(X: ArrayLike) -> Features:
+    if is_sparse(X):
+        return X.astype(np.float32).tocsr()  # type: ignore[union-attr]
     x = np.asarray(X)
     if x.ndim != 2:
         bad_value("X", "have two dimensions, (rows, f)", x.shape)

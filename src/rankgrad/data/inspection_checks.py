@@ -105,7 +105,7 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
         certain = strength[j] >= _LEAK
         order = "the order" if scan.agreement[j] > 0.5 else "the reverse order"
         what = f"Feature {j + 1} alone puts {strength[j]:.1%} of {scan.pairs:,} pairs in {order} of their labels."
-        do = "Make sure that its value is known before the label. If it is computed from the label, remove it."
+        do = "Make sure that its value is known before the label. If the feature is computed from the label, remove it."
         yield Finding("error" if certain else "warning", "label given away", where, what, do)
     filled = [j for j in range(width) if _has_fill(scan, j)]
     if filled:
@@ -158,7 +158,7 @@ def shared_findings(one: Dataset, other: Dataset, rows: tuple[Any, Any], where: 
         do = "Split by query again: otherwise the results are too high."
         yield Finding("error", "shared queries", where, what, do)
     else:
-        do = "Ignore this if the queries of each file are numbered separately; otherwise split by query again."
+        do = "Ignore this finding if the queries of each file are numbered separately; otherwise split by query again."
         yield Finding("warning", "shared queries", where, f"{what}, with no document in common.", do)
 
 

@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
+from rankgrad.data.sparse_rows import Features, stack_rows
 
 
 class ChunkRows(NamedTuple):
     """Consecutive documents of a file, and the lists whose first documents are among them."""
 
-    features: NDArray[np.float32]  # (documents, f)
+    features: Features  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
     docids: NDArray[np.str_] | None  # (documents,)
     starts: NDArray[np.int64]  # (lists,), first document of each list
@@ -59,7 +60,7 @@ def _joined(parts: list[ChunkRows]) -> ChunkRows:
     starts = np.concatenate([part.starts + shift for part, shift in zip(parts, before, strict=True)])
     docids = [part.docids for part in parts if part.docids is not None]
     return ChunkRows(
-        np.concatenate([part.features for part in parts]),
+        stack_rows([part.features for part in parts]),
         np.concatenate([part.labels for part in parts]),
         np.concatenate(docids) if docids else None,
         starts,

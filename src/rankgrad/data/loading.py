@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -14,6 +14,7 @@ from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.folder_layouts import SPLITS, SplitFiles, find_files, folders, has_folds
 from rankgrad.data.memory_limits import refuse_sparse, too_sparse
 from rankgrad.data.read_summary import ReadSummary
+from rankgrad.data.sparse_rows import widen
 from rankgrad.data.splitting import hold_out
 from rankgrad.data.tables.columns import Columns
 from rankgrad.data.tables.files import format_of
@@ -28,6 +29,9 @@ class TableForm(NamedTuple):
 
     columns: Columns  # columns that the user gave
     feature_names: Sequence[str] | None  # names of the features of a model; None for those of the training table
+    categories: (
+        Mapping[str, tuple[str, ...]] | None
+    )  # categories of a model by name; None for those of the training table
 
 
 GENERATED = ("synthetic", "web30k-shape")
@@ -65,6 +69,8 @@ def load(
     columns: Columns | None = None,
     regroup: bool = False,
     feature_names: Sequence[str] | None = None,
+    categories: Mapping[str, tuple[str, ...]] | None = None,
+    sparse: bool = False,
 ) -> Splits:
     """Load the splits of a data set; warn if a benchmark set differs from its published facts.
 
@@ -86,6 +92,8 @@ def load(
         columns: columns of tables; None for columns with usual names, see `Columns`.
         regroup: True to accept the rows of a query in any order.
         feature_names: names of the columns that are features, for tables; None for the columns of the training table.
+        categories: categories of the categorical columns by name, for tables; None for those of the training table.
+        sparse: True for features as SciPy matrices in the CSR format, for LETOR text with very many features.
 
     Example:
         >>> load("synthetic:lists=30,features=12").train
@@ -97,12 +105,13 @@ def load(
         return source.splits(fold, root)
     facts = _known(name)
     if facts is None:
-        form = TableForm(columns or Columns(), feature_names)
-        return hold_out(_load_folder(Path(name), fold, cache, missing, regroup, form), holdout or 0.0, seed)
+        form = TableForm(columns or Columns(), feature_names, categories)
+        found = _load_folder(Path(name), fold, cache, missing, regroup, form, sparse)
+        return hold_out(found, holdout or 0.0, seed)
     title = facts.name if fold is None else f"{facts.name} fold {fold}"
     files = _locate(facts, fold, root)
     fill = facts.missing if missing is None else missing
-    splits = _read(files, title, cache, fill, facts.features if facts.sparse else None, regroup)
+    splits = _read(files, title, cache, fill, facts.features if facts.sparse else None, regroup, sparse)
     verify(facts, splits, fold=fold)
     return hold_out(splits, facts.holdout if holdout is None else holdout, seed)
 
@@ -252,14 +261,15 @@ def _load_folder(
     missing: float | Literal["error"] | None,
     regroup: bool,
     form: TableForm,
+    sparse: bool,
 ) -> Splits:
     files, name = _folder_files(folder, fold), folder.resolve().name
     title, fill = f"{name} fold {fold}" if fold else name, "error" if missing is None else missing
     tables = {path: format_of(path) is not None for part in SPLITS for path in getattr(files, part)}
     if not any(tables.values()):
-        if form.columns:
-            bad_value("columns", f"be given only for tables, and {folder} contains none", form.columns)
-        return _read(files, title, cache, fill, None, regroup)
+        if replace(form.columns, categorical=()):
+            bad_value("columns", f"be given only for tables, and {folder} contains no table", form.columns)
+        return _read(files, title, cache, fill, None, regroup, sparse)
     if not all(tables.values()):
         must = "contain tables only, or LETOR text only"
         bad_value(str(folder), must, " and ".join(path.name for path in tables))
@@ -271,29 +281,41 @@ def _read_tables(
 ) -> Splits:
     """Read the tables of a folder. The features of all parts are the features of the training table, or of a model."""
     parts: dict[str, Dataset | None] = dict.fromkeys(SPLITS)
-    names = form.feature_names
+    names, categories = form.feature_names, form.categories
     for split in SPLITS:
         for path in getattr(files, split)[:1]:
             place = None if cache is None else Path(cache) / title.replace(" ", "-") / split
-            data = read_columns(path, form.columns, model=names, regroup=regroup, missing=missing, cache=place)
-            names = data.feature_names
+            options: dict[str, Any] = {"model": names, "categories": categories, "regroup": regroup}
+            data = read_columns(path, form.columns, missing=missing, cache=place, **options)
+            names, found = data.feature_names, data.categories or {}
+            categories = {data.feature_names[column]: values for column, values in found.items()}  # type: ignore[index]
             parts[split] = replace(data, name=f"{title} {split}")
     assert parts["train"] is not None
     return Splits(parts["train"], parts["validation"], parts["test"], title)
 
 
 def _read(
-    files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], width: int | None, regroup: bool
+    files: SplitFiles,
+    title: str,
+    cache: Any,
+    missing: float | Literal["error"],
+    width: int | None,
+    regroup: bool,
+    sparse: bool,
 ) -> Splits:
     sizes: dict[str, int] = {}
-    parts = {split: _read_split(files, split, title, cache, missing, width, regroup, sizes) for split in SPLITS}
+    options = (title, cache, missing, width, regroup, sparse, sizes)
+    parts = {split: _read_split(files, split, *options) for split in SPLITS}
     # The number of features of a sparse file is its largest id. All splits get the maximum of these numbers.
     widest = max(part.features.shape[1] for part in parts.values() if part is not None)
     for split, part in parts.items():
         if part is not None and part.features.shape[1] < widest:
+            if sparse:
+                parts[split] = replace(part, features=widen(part.features, widest))
+                continue
             if too_sparse(len(part.labels), widest, sizes[split]):
                 raise refuse_sparse(getattr(files, split)[0], None, len(part.labels), widest)
-            parts[split] = _read_split(files, split, title, cache, missing, widest, regroup, sizes)
+            parts[split] = _read_split(files, split, title, cache, missing, widest, regroup, sparse, sizes)
     train = parts["train"]
     assert train is not None
     return Splits(train, parts["validation"], parts["test"], title)
@@ -307,6 +329,7 @@ def _read_split(
     missing: float | Literal["error"],
     width: int | None,
     regroup: bool,
+    sparse: bool,
     sizes: dict[str, int],
 ) -> Dataset | None:
     from rankgrad.data.letor.reader import read_letor
@@ -322,5 +345,6 @@ def _read_split(
     def note(summary: ReadSummary) -> None:
         sizes[split] = summary.bytes
 
-    data = read_letor(paths, features=width, regroup=regroup, missing=missing, cache=place, report=note)
+    options: dict[str, Any] = {"features": width, "regroup": regroup, "missing": missing, "sparse": sparse}
+    data = read_letor(paths, cache=place, report=note, **options)
     return replace(data, name=f"{title} {split}")

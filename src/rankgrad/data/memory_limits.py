@@ -26,9 +26,9 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: Any, advice: str) -> 
 
 
 def free_memory() -> int:
-    """Return the number of bytes of memory that this process can still use: of the machine, and of its control group.
+    """Return the bytes of memory that are free for this process, by the limits of the machine and its control group.
 
-    If the system does not tell, return the memory of the machine.
+    If the system does not report the free memory, return the memory of the machine.
     """
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 40
     found = [pages]
@@ -54,5 +54,5 @@ def too_sparse(documents: int, features: int, text: int) -> bool:
 def refuse_sparse(path: Path, line: int | None, documents: int, features: int) -> LetorError:
     """Return the error about a feature matrix that is too large for its file; `line` has the largest feature id."""
     size = f"{documents:,} documents x {features:,} features are {documents * features * 4 / 1e9:,.1f} GB, almost all 0"
-    expected = f"smaller ids, or features={features} if this is intended (rankgrad convert --features {features})"
+    expected = f"smaller ids, or sparse=True (--sparse) for a sparse matrix, or features={features} for a dense matrix"
     return LetorError(path, line, f"feature id {features} makes the data too large: {size}", expected)

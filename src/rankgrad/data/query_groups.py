@@ -26,7 +26,7 @@ class QueryRuns:
         self._parts: list[list[NDArray[Any]]] = []  # first rows, lines of these rows, indices into _paths, query ids
 
     def add(self, path: Path, rows: NDArray[np.int64], lines: NDArray[np.int64], qids: NDArray[Any]) -> None:
-        """Add the runs of the next block. A first run that continues the last run so far is not added.
+        """Add the runs of the next block. If the first of them continues the last run so far, it is not added.
 
         Args:
             path: path of the file.

@@ -3,8 +3,8 @@
 The seeds of a row are divided into two halves, which are compared as if they were two rows. There is no difference to
 find, so a test at level 0.05 should be significant in 5% of the cases. Two kinds of cases are used:
 
-- divisions of the real seeds of each row: all, or 126 random ones. They are few runs used many times, so the rate is
-  not exact;
+- divisions of the real seeds of each row: all, or 126 random ones. The same few runs are used many times, so the rate
+  is not exact;
 - drawn rows, whose variances (of training runs, and of the rest per query) are estimated from the real row.
 
 Two tests that count only queries as random are measured for comparison: they average over seeds first.

@@ -17,7 +17,7 @@ row. All tests use it:
 
 With one seed of a row, the effect of its run cannot be estimated: the test is about this trained model only. With two
 or three seeds and one fold, it is estimated from few runs. In simulations without a difference, up to 13% of the cases
-are then significant at 0.05 (t, bootstrap), or up to 21% (randomisation). More seeds, or more folds, are the remedy.
+are then significant at 0.05 (t, bootstrap), or up to 21% (randomisation). Use more seeds or more folds.
 """
 
 from collections.abc import Callable, Sequence
@@ -283,7 +283,7 @@ def all_pairs(
 ) -> AllPairs:
     """Compare every row with every other row, and adjust the p-values for all pairs.
 
-    Because all pairs are tested, a sentence about the best row is valid even if it is chosen by the same values.
+    Because all pairs are tested, a statement about the best row is valid although the same values chose this row.
     """
 
     def compare(i: int, j: int) -> RunComparison:
@@ -396,6 +396,6 @@ def _randomisation(d: Array, a: RunValues, b: RunValues, rounds: int, seed: int)
 
 
 def swapped(found: RunComparison) -> RunComparison:
-    """Return the comparison of b with a, from that of a with b."""
+    """Return the comparison of b with a, computed from the comparison of a with b."""
     low, high = found.interval
     return replace(found, difference=-found.difference, interval=(-high, -low), seeds=found.seeds[::-1])

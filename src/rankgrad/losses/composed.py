@@ -17,7 +17,7 @@ class WeightedSum(nn.Module):
 
     .. math:: \ell(s, y) = \sum_t w_t \, \ell_t(s, y)
 
-    It is called like every loss. `reduction="none"` returns the weighted sum of the terms' values per list. `"mean"`
+    The sum is called like a loss. `reduction="none"` returns the weighted sum of the terms' values per list. `"mean"`
     returns the weighted sum of the terms' means. Each mean is over the lists that have signal for its term, so two
     means can be over different numbers of lists. `takes_weights` is True if all terms take document weights. Terms with
     parameters are submodules: their parameters are also trained.

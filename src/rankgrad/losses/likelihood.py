@@ -88,7 +88,9 @@ def _efron(groups: TieGroups, high: Tensor, total: Tensor) -> Tensor:
 
 
 def partitioned(lists: Lists) -> Tensor:
-    """Return minus the log-probability that each group of ties precedes the lower labels, `(...)`; 0 without order.
+    """Return minus the log-probability that each group of ties precedes the lower labels, `(...)`.
+
+    The value is 0 if all labels are equal.
 
     `rankgrad.kernels.quadrature` describes the integral. The nodes have no gradient.
     """

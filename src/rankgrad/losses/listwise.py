@@ -234,7 +234,7 @@ def listmle(
             input order; use it if the input order is a ranking. `"random"`: ties in random order, drawn in each call,
             as in allRank. `"efron"`: Efron's likelihood; all D of S have the weight w_S. `"exact"`: the probability of
             all orders that agree with the labels.
-        noise: with `ties="random"`, numbers in the shape of `scores`: of tied documents, the highest number is first.
+        noise: with `ties="random"`, numbers in the shape of `scores`: a higher number ranks a tied document first.
             None to draw them with PyTorch's default generator.
 
     Example:

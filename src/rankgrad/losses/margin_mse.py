@@ -46,6 +46,6 @@ def margin_mse(
 
 
 def _without_mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """Subtract the mean of each list, as a constant in the gradient: the loss does not depend on such a constant."""
+    """Subtract the mean of each list, without its gradient: the loss does not depend on a constant in a list."""
     mean = documents.total(values.detach()) / documents.lengths.clamp(min=1)
     return values - documents.each(mean)

@@ -1,4 +1,4 @@
-"""Losses that are negative NDCG of soft permutations (NeuralNDCG, SoftRank) or soft ranks (all other losses)."""
+"""Losses that are negative NDCG of soft permutations (NeuralNDCG, SoftRank) or of soft ranks (the other losses)."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def neural_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""NeuralNDCG: negative NDCG, gains sorted by NeuralSort with Sinkhorn scaling (NeuralNDCG paper, Eq. 5 and 6).
+    r"""NeuralNDCG: negative NDCG of gains that NeuralSort sorts, with Sinkhorn scaling (NeuralNDCG paper, Eq. 5 and 6).
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k
               \frac{\bigl(\mathrm{scale}(P)\, (2^y - 1)\bigr)_r}{\log_2(1 + r)}

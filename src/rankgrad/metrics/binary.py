@@ -86,7 +86,7 @@ def ap(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Average precision: mean of the precision at the rank of each relevant document. Beyond rank k, 0 is counted.
+    r"""Average precision: mean of the precision at the rank of each relevant document. Documents beyond rank k add 0.
 
     .. math:: \mathrm{AP@}k = \sum_{i:\, r_i \le k} [y_i > t] \, \mathrm{P@}r_i \;/\; \sum_i [y_i > t]
 

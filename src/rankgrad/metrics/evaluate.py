@@ -292,6 +292,6 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
 
 
 def _means(counts: Values, table: Values) -> Values:
-    """Return the mean of each metric if each list counts `counts` times, `(resamples, metrics)`; 0 without lists."""
+    """Return the mean of each metric if each list counts `counts` times, `(resamples, metrics)`; 0 for no lists."""
     present = ~np.isnan(table)
     return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

@@ -201,7 +201,7 @@ def _read(
         documents = result.setdefault(query, {})
         if document in documents:
             raise ValueError(
-                f"{path}:{line}: document {show(document)} is repeated for query {show(query)}; expected it once"
+                f"{path}:{line}: document {show(document)} is repeated for query {show(query)}; expected one line"
             )
         documents[document] = value
     if not result:

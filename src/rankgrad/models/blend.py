@@ -40,7 +40,14 @@ class BlendModel(TrainedModel):
     features: int = field(init=False)  # number of features
 
     def __post_init__(self) -> None:
-        self.features = int(self.models[0].features)
+        self.features, self.categories = int(self.models[0].features), self.models[0].categories
+        if any((model.categories or None) != (self.categories or None) for model in self.models):
+            bad_value("models", "have the same categories of the same features", "models with different categories")
+
+    @property
+    def takes_missing(self) -> bool:
+        """True if all models take missing values."""
+        return all(model.takes_missing for model in self.models)
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
         """Return one score per document, `(documents,)`.
@@ -49,7 +56,7 @@ class BlendModel(TrainedModel):
             features: features of the documents, `(documents, f)`.
             offsets: offsets of the lists, `(lists + 1,)`; None if all documents are one list.
         """
-        offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
+        offsets = np.array([0, features.shape[0]]) if offsets is None else np.asarray(offsets, dtype=np.int64)
         scores = standardise_per_list(self.models, features, offsets) @ self.weights
         # If the models cancel each other, only rounding error is left, which a blend of blends would magnify.
         return np.where(np.abs(scores) > self.negligible, scores, 0.0).astype(np.float32)

@@ -24,6 +24,7 @@ from rankgrad.training.export import (
 )
 from rankgrad.training.model import Model
 from rankgrad.trees import export as tree_export
+from rankgrad.trees.engine_files import FORMATS
 from rankgrad.trees.model import TreeModel
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
     """Write a blend to one ONNX file, and first check that the scores of the file agree with `BlendModel.score`.
 
     The file has two inputs: `features (lists, n, f)` (float32, raw; NaN for a missing value if all models are trees)
-    and `mask (lists, n)` (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0. If the
-    blend is calibrated, there is also the output `calibrated (lists, n)`.
+    and `mask (lists, n)` (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0.
+    If the blend is calibrated, there is also the output `calibrated (lists, n)`.
 
     Args:
         blend: blend of networks, trees and other blends, on any device.
@@ -45,6 +46,8 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
         format: `"onnx"`; None if the path ends in `.onnx`.
     """
     path = Path(path)
+    if format in FORMATS:
+        bad_value("format", "be 'onnx' for a blend, which normalises the scores of each list", repr(format))
     if format is not None:
         one_of("format", format, ("onnx",))
     elif path.suffix.lower() != ".onnx":
@@ -138,7 +141,7 @@ class _BlendGraph:
         try:
             if isinstance(model, Model):
                 made, draw = network_export.as_onnx(model, self.networks)
-                self.missing = False
+                self.missing = self.missing and model.takes_missing
             else:
                 made, draw = tree_export.as_onnx(model)
         except ValueError as error:

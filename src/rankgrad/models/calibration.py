@@ -1,9 +1,9 @@
 """Calibrate a trained model: fit functions from its scores to probabilities, on lists that it was not trained on.
 
-A calibration is fitted per event, `label > t`. `binary` has one event. `grade` has one event per grade above the lowest,
-and so the probability of each grade and the expected grade. All functions are non-decreasing, so they never contradict
-the order by score. Isotonic functions have constant parts; therefore the score still ranks, and the probability is an
-additional output.
+A calibration is fitted per event, `label > t`. `binary` has one event. `grade` has one event per grade above the
+lowest, and so the probability of each grade and the expected grade. All functions are non-decreasing, so they never
+contradict the order by score. Isotonic functions have constant parts; therefore the score still ranks, and the
+probability is an additional output.
 """
 
 from collections.abc import Sequence

@@ -112,6 +112,6 @@ def _compare(
         worst = max(worst, *(float(np.abs(got - wanted).max()) for got, wanted in pairs))
     if not worst <= TOLERANCE:
         raise ArithmeticError(
-            f"exported probabilities must agree with the calibration within {TOLERANCE:g}; got a difference of {worst:g}"
+            f"exported probabilities must agree with the calibration within {TOLERANCE:g}; got the difference {worst:g}"
         )
     return worst

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
 from rankgrad.data.evaluation import evaluate_lists
+from rankgrad.data.sparse_rows import Features, dense, replace_column
 from rankgrad.errors import bad_value, one_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def permutation_importance(
     Args:
         model: any trained model.
         data: labelled lists with the features of the model.
-        metric: spec or object of the metric; for a metric of which lower values are better, the rise is the loss.
+        metric: spec or object of the metric; if lower values of the metric are better, its increase is the loss.
         repeats: number of shuffles per feature, at least 1.
         seed: random seed of the shuffles.
         within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.
@@ -186,23 +187,21 @@ def permutation_importance(
     sign = 1.0 if measured.higher_is_better else -1.0
     owner = np.repeat(np.arange(len(data)), data.lengths)
 
-    def values(features: NDArray[np.float32]) -> Array:
+    def values(features: Features) -> Array:
         scores = model.score_lists(replace(data, features=features))
         return next(iter(evaluate_lists(scores, data, [measured], bootstrap=0).values.values()))
 
-    shuffled = np.array(data.features, dtype=np.float32)
-    whole = values(shuffled)
+    whole = values(data.features)
     counted = ~np.isnan(whole)  # lists that the metric skips have no value
-    losses = np.zeros((repeats, int(counted.sum()), shuffled.shape[1]))
-    for column in range(shuffled.shape[1]):
-        kept = shuffled[:, column].copy()
+    losses = np.zeros((repeats, int(counted.sum()), data.features.shape[1]))
+    for column in range(data.features.shape[1]):
+        kept = dense(data.features[:, [column]])[:, 0]
         if (kept == kept[:1]).all():
             continue  # shuffling does not change a constant feature
         for repeat in range(repeats):
             order = np.lexsort((rng.random(len(kept)), owner)) if within_lists else rng.permutation(len(kept))
-            shuffled[:, column] = kept[order]
+            shuffled = replace_column(data.features, column, kept[order])
             losses[repeat, :, column] = sign * (whole - values(shuffled))[counted]
-        shuffled[:, column] = kept
     low, high = _interval(losses)
     return FeatureImportance(
         feature_names(model, data),

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad.atomic_files import read_json, write_json
+from rankgrad.data.categories import from_json, to_json
+from rankgrad.data.dataset import Categories
 from rankgrad.errors import bad_value
 
 FORMAT, VERSION = "rankgrad model", 1
@@ -14,7 +16,11 @@ CALIBRATION = "calibration.json"  # exists only if the model is calibrated; see 
 
 
 def write_config(
-    folder: str | PathLike[str], kind: str | None, about: dict[str, Any], feature_names: Sequence[str] | None = None
+    folder: str | PathLike[str],
+    kind: str | None,
+    about: dict[str, Any],
+    feature_names: Sequence[str] | None = None,
+    categories: Categories | None = None,
 ) -> None:
     """Write the `config.json` of a model.
 
@@ -23,9 +29,11 @@ def write_config(
         kind: name by which the registry finds the loader; None for a neural ranker (as in version 0.1).
         about: other entries of the file, as JSON values.
         feature_names: names of the features, if they are known; `feature_names_of` reads them.
+        categories: categories of the categorical features; `categories_of` reads them.
     """
     named = {} if kind is None else {"kind": kind}
-    known = {} if feature_names is None else {"feature_names": [*feature_names]}
+    known: dict[str, Any] = {} if feature_names is None else {"feature_names": [*feature_names]}
+    known |= {"categories": to_json(categories)} if categories else {}
     write_json(Path(folder) / CONFIG, {"format": FORMAT, "version": VERSION, **named, **about, **known}, seal=True)
 
 
@@ -43,6 +51,16 @@ def feature_names_of(folder: str | PathLike[str], features: int) -> tuple[str, .
         got = f"{len(names)} entries" if isinstance(names, list) else repr(names)[:80]
         bad_value(str(Path(folder) / CONFIG), f"contain {features} texts as feature_names", got)
     return tuple(names)
+
+
+def categories_of(folder: str | PathLike[str], features: int) -> Categories | None:
+    """Return the categories of a saved model by column, or None if it has no categorical features.
+
+    Args:
+        folder: folder of the model.
+        features: number of features of the model.
+    """
+    return from_json(read_config(folder).get("categories"), features, str(Path(folder) / CONFIG))
 
 
 def read_config(folder: str | PathLike[str]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
+from rankgrad.data.categories import recode
+from rankgrad.data.dataset import Categories
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation
@@ -66,6 +68,7 @@ class TrainedModel(ABC):
     features: int  # number of features
     feature_names: tuple[str, ...] | None = None  # names of the columns of the training data, if they are known
     calibration: "Calibration | None" = None  # functions from scores to probabilities, after `calibrate`
+    categories: Categories | None = None  # categorical features of the training data and their values, by column
     settings: dict[str, Any]  # settings of the training, as JSON values
     # `metrics` is {unit: number of kept epochs or trees, "validation": {metric: value}, "loss": {parameter: value}}.
     metrics: dict[str, Any]  # metrics of the training
@@ -86,8 +89,13 @@ class TrainedModel(ABC):
         Args:
             data: lists; if the features of data and model have names, their order may differ.
         """
-        data = data.select_features(self.feature_names)
+        data = recode(data.select_features(self.feature_names), self.categories)
         return self.score(data.features, data.offsets)
+
+    @property
+    def takes_missing(self) -> bool:
+        """True if features may be NaN, for missing values."""
+        return False
 
     @abstractmethod
     def save(self, folder: str | PathLike[str]) -> None:
@@ -276,6 +284,7 @@ class RankerKind(ABC):
     usual_length: int = 100  # default length of the longest trials of a search
     rate: str | None = None  # setting that is the learning rate, if there is one
     settings: Sequence[str] | None = None  # names of all settings; None if only `check` knows them
+    takes_missing: bool = False  # True if features may be NaN, without a setting
     shares_settings: bool = False  # True if a recipe's settings for all rankers also apply to this kind
     # Settings that an experiment sets: name -> entry of the recipe, or option, that gives the value.
     elsewhere: Mapping[str, str] = MappingProxyType({})

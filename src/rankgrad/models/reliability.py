@@ -86,8 +86,8 @@ def measure_reliability(
 ) -> Reliability:
     """Measure probabilities of documents against their labels, with bootstrap intervals over the lists.
 
-    A bootstrap sample has more noise per bin than the lists themselves, so its ECE is higher. Therefore the interval of
-    the ECE is the basic bootstrap interval: the quantiles are reflected at the estimate, and cut off at 0.
+    The interval of the ECE is that of `containing_interval`. A bootstrap sample has more noise per bin than the lists
+    themselves, so its ECE is higher on average, and the upper end of the interval is conservative.
 
     Args:
         probabilities: probability of each document, `(documents,)`.
@@ -113,7 +113,7 @@ def measure_reliability(
         shares = drawn[1] / drawn[2]  # NaN if a sample has no document in the bin
     ends = np.nanquantile(shares, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2], axis=0)
     return Reliability(
-        event, ece, basic_interval(ece, samples), float(((given - truth) ** 2).mean()), predicted / counts,
+        event, ece, containing_interval(ece, samples), float(((given - truth) ** 2).mean()), predicted / counts,
         hits / counts, ends[0], ends[1], counts.astype(np.int64), len(places) - 1,
     )  # fmt: skip
 
@@ -139,7 +139,8 @@ def list_sums(values: Array, owner: NDArray[np.int64], bins: NDArray[np.int64], 
         lists: number of lists.
     """
     count = int(bins.max(initial=0)) + 1
-    return np.bincount(owner * count + bins, values, minlength=lists * count).reshape(lists, count)
+    found: Array = np.bincount(owner * count + bins, values, minlength=lists * count).astype(np.float64)
+    return found.reshape(lists, count)
 
 
 def resampled(lists: int, samples: int, seed: int) -> Array:
@@ -154,15 +155,17 @@ def resampled(lists: int, samples: int, seed: int) -> Array:
     return drawn.astype(np.float64)
 
 
-def basic_interval(value: float, samples: Array) -> tuple[float, float]:
-    """Return the basic bootstrap interval of a value that is at least 0.
+def containing_interval(value: float, samples: Array) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of a value, extended so that it contains the value.
+
+    The ECE of bootstrap samples is biased upwards, so all its percentiles may be above the value itself.
 
     Args:
         value: value of all lists.
         samples: values of the bootstrap samples.
     """
     low, high = np.quantile(samples[np.isfinite(samples)], [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2])
-    return max(0.0, float(2 * value - high)), max(0.0, float(2 * value - low))
+    return min(value, float(low)), max(value, float(high))
 
 
 def _checked(probabilities: Any, relevant: Any, bins: int) -> tuple[Array, Array]:

@@ -55,8 +55,8 @@ class TextKind(RankerKind):
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise one error with all problems of the settings; see `RankerKind.check`.
 
-        The folder of the encoder need not exist here, because a recipe with results may be from another machine. `fit`
-        checks it.
+        The folder of the encoder may be missing, because a recipe with results may be from another machine. `fit`
+        checks the folder.
 
         Args:
             settings: settings of `rankgrad.text.TextSettings`.

@@ -37,6 +37,7 @@ class TreeKind(RankerKind):
     length = "trees"
     usual_length = 300
     saved_as = "trees"
+    takes_missing = True
     elsewhere = MappingProxyType(
         {"seed": "`seeds`", "metric": "`choose`", "threads": "`--jobs`", "holdout": "the data set"}
     )
@@ -106,7 +107,7 @@ class TreeKind(RankerKind):
         return TreeModel.load(folder)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return settings from options of the command line, and an empty note; an option that trees lack is an error.
+        """Return settings from options of the command line, and a note. Other options are an error.
 
         Args:
             given: given options, by name.

@@ -13,6 +13,7 @@ from rankgrad.rankers.attention_mil import AttentionMIL
 from rankgrad.rankers.attsets import AttSets
 from rankgrad.rankers.context_aware import ContextAware
 from rankgrad.rankers.dasalc import DASALC
+from rankgrad.rankers.embedded import EmbeddedCategories
 from rankgrad.rankers.mlp import MLP, Linear
 from rankgrad.rankers.presets import PRESETS
 from rankgrad.rankers.scorer import Scorer
@@ -38,6 +39,8 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
         Traceback (most recent call last):
         ValueError: option must be an option of mlp (widths, ...); got 'drop'; did you mean 'dropout'?
     """
+    if model == EmbeddedCategories.model:  # only in saved models; the training adds it if the data has categories
+        return EmbeddedCategories(features, **options)
     name = _spelled(model)
     if name in PRESETS:
         options = {**PRESETS[name].options, **options}

@@ -70,7 +70,7 @@ class PretrainSpec:
 
     @property
     def recipe(self) -> PretrainDefaults:
-        """Default settings of the form. If `lists` or `batch` is given, it replaces the default."""
+        """Default settings of the form. If `lists` or `batch` is given, this value replaces the default."""
         recipe = RECIPES[self.form]
         return dataclasses.replace(recipe, lists=self.lists or recipe.lists, batch=self.batch or recipe.batch)
 

@@ -87,7 +87,7 @@ def singular(word: str) -> str:
     """Return an English noun without its plural ending (after the S-stemmer of Harman, 1991).
 
     Args:
-        word: word in lower case; other words change little, and change in the same way in queries and documents.
+        word: word in lower case. Words that are not nouns change little, and equally in queries and documents.
 
     Example:
         >>> [singular(word) for word in ("wings", "bodies", "degrees", "mass", "gas", "radius")]

@@ -35,7 +35,7 @@ def candidate_lists(
     The features of a document are the numbers of query and document in the collection, then its score in each run. A
     document without a score in a run gets the lowest score of the query in that run (0 if the run does not contain the
     query). Labels are those of qrels; a document without a label, or with a negative label, has label 0. Queries
-    without candidates are left out, and a warning tells their number.
+    without candidates are left out, and a warning reports their number.
 
     Args:
         collection: documents, queries and qrels. Its excluded documents are never candidates.

@@ -148,7 +148,7 @@ def _pooling(encoder: str, config: dict[str, Any]) -> str:
 
 
 def _json_of(encoder: str, name: str) -> Any:
-    """Return the content of a JSON file of an encoder, from its folder or from the hub; None if there is none."""
+    """Return the content of a JSON file of an encoder, from its folder or the hub; None if there is no such file."""
     folder = Path(encoder).expanduser()
     if folder.is_dir():
         path: Path | None = folder / name
@@ -163,7 +163,7 @@ def _json_of(encoder: str, name: str) -> Any:
 
 
 def match_padding(encoder: str, tokenizer: Any, model: Any) -> None:
-    """Give tokenizer and model the same padding token; a decoder without one uses its end token.
+    """Give tokenizer and model the same padding token; a decoder without a padding token uses its end token.
 
     Args:
         encoder: folder or name, for the error.
@@ -245,7 +245,7 @@ def settle_encoder(folder: Path) -> Path:
 
 
 def _settle_to_write(folder: Path) -> None:
-    """Finish an interrupted call; raise an error if that is not possible, because the only copy must not be removed."""
+    """Finish an interrupted call. If this is not possible, raise an error, so that the only copy is not removed."""
     if (found := settle_encoder(folder)) != folder / ENCODER:
         raise PermissionError(f"{found} cannot be renamed to {ENCODER}")
 

@@ -21,7 +21,7 @@ def training_steps(
     """Return the lists of each batch of an epoch, with sampled documents. The result depends on seed and epoch only.
 
     `"relevant"` takes relevant documents (label above 0), half of the list or more if there are few others, and fills
-    the list with others. If all or all but one are relevant, as with labels of a teacher, it draws from all candidates.
+    the list with others. If at most one is not relevant, as with labels of a teacher, it draws from all candidates.
     `"pairs"` takes as many relevant documents as others, at most half of the list each; the SmoothI paper trains on two
     pairs. `"random"` draws from all candidates. Lists in which all drawn labels are equal are left out.
 

@@ -21,7 +21,7 @@ _PAIRS = 1024  # number of pairs that are scored together
 
 
 class TextNetwork(nn.Module, ABC):
-    """An encoder with the way in which its outputs become scores.
+    """An encoder, and the method that computes scores from its outputs.
 
     `forward(pairs)` returns one score per pair of the collection that `use` was called with. The encoder runs on chunks
     of `chunk` inputs, with exact gradients: see `rankgrad.text.chunked_gradients`.

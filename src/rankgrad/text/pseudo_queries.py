@@ -1,4 +1,4 @@
-"""Training lists without labels: parts of documents become queries, and their own document is the relevant one.
+"""Training lists without labels: a part of a document becomes a query, and this document is relevant.
 
 A cross-encoder that starts from an embedding model needs more pairs than a few hundred labelled queries give. The
 collection itself offers them: a title and its own body, against the documents that BM25 finds for the title.
@@ -24,9 +24,9 @@ def pseudo_queries(
     remove: bool = True,
     seed: int = 0,
 ) -> Collection:
-    """Return a collection whose queries are parts of documents; the relevant document of a query is its own.
+    """Return a collection whose queries are parts of documents; a query's relevant document is its source.
 
-    Documents that have no part to spare are not used as queries. Labels of the original collection are not used.
+    A document is not used if nothing else remains besides the query. Labels of the original collection are not used.
 
     Args:
         collection: documents.

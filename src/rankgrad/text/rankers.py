@@ -61,7 +61,7 @@ class TextRanker:
             resume: True to resume from the checkpoint in `out`, if there is one.
             progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
             callbacks: functions that are called with the log row of each epoch; a true return value ends the training.
-            init_model: fitted ranker whose weights are the start.
+            init_model: fitted ranker; training starts from its weights.
         """
         start = init_model.fitted() if isinstance(init_model, TextRanker) else init_model
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}

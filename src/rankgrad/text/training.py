@@ -60,7 +60,7 @@ def train_text(
         resume: True to resume from the checkpoint in `out`, if there is one.
         progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
         callbacks: functions that are called with the log row of each epoch; a true return value ends the training.
-        init_model: trained text model of the same architecture, whose weights are the start.
+        init_model: trained text model of the same architecture; training starts from its weights.
     """
     settings.check()
     collection_of(data)

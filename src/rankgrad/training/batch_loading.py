@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.data import Dataset, Preprocessing
+from rankgrad.data.sparse_rows import dense, is_sparse
 from rankgrad.training.batch_schedule import StepLists
 
 _AHEAD = 4  # number of batches that are read in advance
 _SHARE = 0.5  # largest share of the free device memory that the data may use
+_SPARSE = 1 << 26  # largest number of bytes of sparse data in dense form that is placed on the device
 
 
 class Batch(NamedTuple):
@@ -113,7 +115,7 @@ class StreamedData:
     def _features(self, step: StepLists) -> NDArray[np.float32]:
         lengths = self.data.lengths[step.lists]
         if lengths.sum() == len(step.rows):
-            return self.preprocessing.transform(np.asarray(self.data.features[step.rows]), step.offsets)
+            return self.preprocessing.transform(dense(self.data.features[step.rows]), step.offsets)
         # Lists are truncated after preprocessing, which may need the whole list.
         whole = self.data.take(step.lists)
         starts = np.repeat(self.data.offsets[step.lists] - whole.offsets[:-1], np.diff(step.offsets))
@@ -130,10 +132,12 @@ def batch_source(
 ) -> DeviceData | StreamedData:
     """Return the data on the device or as a stream, as the setting `data_on` requires.
 
-    With "auto", the data is on the device if it fits there.
+    With "auto", the data is on the device if it fits there. Sparse data is a stream, unless it is small.
     """
-    needed = data.features.size * 4
-    fits = data_on == "device" or (data_on == "auto" and needed < _SHARE * free_device_memory(device))
+    needed = 4 * np.prod(data.features.shape, dtype=float)
+    # Rows of a sparse matrix become dense only in batches, unless all of them are small.
+    free = _SPARSE if is_sparse(data.features) else _SHARE * free_device_memory(device)
+    fits = data_on == "device" or (data_on == "auto" and needed < free)
     return (DeviceData if fits else StreamedData)(data, preprocessing, weights, device)
 
 

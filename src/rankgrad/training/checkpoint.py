@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
+from rankgrad.data.sparse_rows import dense
 from rankgrad.errors import bad_value
 from rankgrad.training.optimisers import MovingAverage, load_state, state_tensors
 from rankgrad.training.settings import Settings
@@ -197,7 +198,7 @@ def data_fingerprint(data: Dataset) -> dict[str, Any]:
     """
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
-    sample = np.asarray(data.features[rows]) if documents else np.zeros(0)
+    sample = dense(data.features[rows]) if documents else np.zeros(0)
     content = zlib.crc32(np.ascontiguousarray(data.offsets).tobytes())
     for array in (data.labels, sample):
         content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)

@@ -32,7 +32,7 @@ _NUMBERS = 4_000_000  # maximum number of gradient values in memory at a time
 def integrated_gradients(
     ranker: nn.Module, rows: NDArray[np.float32], first: int, second: int
 ) -> tuple[NDArray[np.float64], float, float, float]:
-    """Return contributions to the difference of two scores: of features, of other documents, at the start; the error.
+    """Return the contributions of features and of other documents, the difference at the start, and the error.
 
     The difference at the start of the path is 0, unless the ranker knows the positions of the documents in its input.
 

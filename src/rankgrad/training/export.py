@@ -1,4 +1,7 @@
-"""Export a neural model as one file that computes scores from raw features. The format is ONNX or PyTorch's `.pt2`."""
+"""Export a neural model as one file that computes scores from raw features.
+
+The format is ONNX or PyTorch's `.pt2`; linear rankers also have the formats of search engines.
+"""
 
 import copy
 import io
@@ -22,10 +25,11 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import naming, writing_output
 from rankgrad.custom_objects import describe
 from rankgrad.data import Preprocessing
-from rankgrad.data.preprocessing.pipeline import Quantile, SignedLog1p, Standardise
+from rankgrad.data.preprocessing.pipeline import FillMissing, Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
 from rankgrad.rankers.custom import CustomFlat, CustomRanker
+from rankgrad.training import linear_files
 
 FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -40,6 +44,7 @@ class Exportable(Protocol):
     steps: Preprocessing
     features: int
     calibration: Any
+    feature_names: tuple[str, ...] | None
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
 
@@ -65,7 +70,7 @@ class Scoring(nn.Module):
             replace(step, **{name: getattr(self, f"step{number}_{name}") for name in step.fitted})
             for number, step in enumerate(self.steps.steps)
         ]
-        ready = Preprocessing(tuple(steps)).transform(features, mask=mask)
+        ready = replace(self.steps, steps=tuple(steps)).transform(features, mask=mask)
         scores: Tensor = self.ranker.padded(ready, mask)  # type: ignore[operator]
         return scores
 
@@ -80,10 +85,14 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     are finite and have no meaning. If the model is calibrated, an ONNX file also has the output
     `calibrated (lists, n)`; a `.pt2` file has only scores.
 
+    If the model takes missing values, they are NaN. A categorical feature is the position of its category in the list
+    `categories` of `config.json`.
+
     Args:
         model: model on any device. The exported model computes in float32 and runs on any device.
         path: path of the file, which is written atomically.
-        format: `"onnx"` or `"torch"` (for `torch.export.load`); None: chosen by the extension, `.onnx` or `.pt2`.
+        format: `"onnx"` or `"torch"` (for `torch.export.load`); for a linear ranker also `"elasticsearch"` or
+            `"solr"`. None: chosen by the extension, `.onnx` or `.pt2`.
 
     Example:
         >>> from rankgrad import rankers
@@ -98,6 +107,8 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     if format == "onnx":
         need_packages(*PACKAGES)
     model = on_cpu(model)
+    if format in linear_files.FORMATS:
+        return _engine(model, path, format)
     with _exporting(model):
         content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
     difference = compare_outputs(run, model.score, _draw(model))
@@ -122,9 +133,34 @@ def with_calibration(content: bytes, model: Any, draw: "Draw") -> tuple[bytes, f
     return add_calibration(content, model.calibration, draw, CHECKED)
 
 
+def _engine(model: Exportable, path: Path, format: str) -> Exported:
+    names = engine_names(model)
+    content = linear_files.write_linear(
+        linear_files.read_linear(model.ranker, model.steps, format), format, names, path.stem
+    )
+    scores = linear_files.linear_scores(content, format, names)
+
+    def run(rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        return scores(np.where(mask[..., None], rows, 0).reshape(-1, model.features)).reshape(mask.shape)
+
+    difference = compare_outputs(run, model.score, _draw(model))
+    with writing_output(path) as file, naming(path):
+        file.write(content)
+    return Exported(path, format, f"an interpreter of {format} files", CHECKED, difference)
+
+
+def engine_names(model: Any) -> list[str]:
+    """Return the names of the features in a search engine; they are `feature_1`, ... if the model has no names.
+
+    Args:
+        model: model to export.
+    """
+    return list(model.feature_names or (f"feature_{place + 1}" for place in range(model.features)))
+
+
 def _format(path: Path, format: str | None) -> str:
     if format is not None:
-        one_of("format", format, FORMATS)
+        one_of("format", format, [*FORMATS, *linear_files.FORMATS])
         return format
     found = {ending: name for name, ending in FORMATS.items()}.get(path.suffix.lower())
     if found is None:
@@ -293,7 +329,12 @@ def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: D
 
 def _draw(model: Exportable) -> Draw:
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
-        return _plausible(model.steps, rng.standard_normal((*shape, model.features), dtype=np.float32), rng)
+        width = model.features + model.steps.added - len(model.steps.categorical)
+        rows = _plausible(model.steps, rng.standard_normal((*shape, width), dtype=np.float32), rng)
+        for column, count in model.steps.categorical:  # sorted by column
+            codes = rng.integers(-1, count + 1, size=shape).astype(np.float32)  # the first and the last are unknown
+            rows = np.insert(rows, column, np.where(codes < 0, np.float32(np.nan), codes), axis=-1)
+        return rows
 
     return draw
 
@@ -311,6 +352,9 @@ def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.G
             assert step.knots is not None
             places = rng.integers(len(step.knots), size=rows.shape)
             rows = np.take_along_axis(step.knots, places.reshape(-1, rows.shape[-1]), 0).reshape(rows.shape)
+        elif isinstance(step, FillMissing):
+            rows = rows[..., : rows.shape[-1] - step.added]
+            rows = np.where(rng.random(rows.shape) < 0.2, np.float32(np.nan), rows)
     return rows.astype(np.float32)
 
 

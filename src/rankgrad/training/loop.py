@@ -13,19 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.atomic_files import check_plain
-from rankgrad.data import Dataset, Preprocessing
+from rankgrad.data import Dataset
+from rankgrad.data.categories import recode
 from rankgrad.data.training_labels import check_training_labels
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lock import locked
 from rankgrad.losses.custom import CustomLoss, as_loss
 from rankgrad.metrics.custom import as_metric
 from rankgrad.models.protocol import Callback, NotFinite
-from rankgrad.rankers.custom import CustomRanker, as_ranker
+from rankgrad.rankers.custom import CustomRanker
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, run_id
 from rankgrad.training.cuda_graphs import GraphStep
 from rankgrad.training.devices import start_fabric
+from rankgrad.training.feature_columns import fitted_preprocessing, make_ranker
 from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, freeze_loss, split_held_out
 from rankgrad.training.hypergradient import metric_goal
 from rankgrad.training.loggers import JsonLines, MetricTracker, ProgressBar
@@ -127,11 +129,13 @@ class _TrainingRun:
         if self.checkpoint is not None and self.resumed:
             self.state = self.checkpoint.read()
             self.state.done = False
+        if init_model is not None:
+            self.data = data = recode(data, init_model.categories)
+        validation = None if validation is None else recode(validation, data.categories)
         torch.manual_seed(settings.seed)
-        self.ranker, self.loss = as_ranker(settings.model, data.features.shape[1]), as_loss(settings.loss)
-        if init_model is None:
-            self.steps = Preprocessing.parse(settings.preprocess).fit(data)
-        else:
+        self.steps = fitted_preprocessing(settings, data) if init_model is None else init_model.steps
+        self.ranker, self.loss = make_ranker(settings.model, data.features.shape[1], self.steps), as_loss(settings.loss)
+        if init_model is not None:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
         adapted = freeze_loss(self.loss) if self.loss.adapt != "joint" else {}
@@ -176,7 +180,7 @@ class _TrainingRun:
         self.loss_check = FiniteLossCheck(device)
         self.kept: dict[str, Tensor] | None = None  # weights of the best epoch
         self.model = Model(self.ranker, self.steps, settings.to_json(), run=run_id(settings, data, init_hash))
-        self.model.feature_names = data.feature_names
+        self.model.feature_names, self.model.categories = data.feature_names, data.categories
         self.metric = self.model.settings["metric"]  # metric as text
         self._begin()
         self.bar = ProgressBar(settings.epochs, self.metric, progress if self.first else False)

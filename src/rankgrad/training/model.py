@@ -15,11 +15,21 @@ from rankgrad import rankers
 from rankgrad.atomic_files import read_tensors, write_tensors
 from rankgrad.custom_objects import describe
 from rankgrad.data import Dataset, Preprocessing
+from rankgrad.data.sparse_rows import dense
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
-from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.folder import (
+    CONFIG,
+    categories_of,
+    feature_names_of,
+    read_config,
+    read_metrics,
+    write_config,
+    write_metrics,
+)
 from rankgrad.models.protocol import Contributions, Exported, TrainedModel
 from rankgrad.rankers.custom import CustomRanker, as_ranker
+from rankgrad.rankers.embedded import EmbeddedCategories
 from rankgrad.rankers.scorer import whole_number
 
 WEIGHTS, PREPROCESSING = "model.safetensors", "preprocessing.safetensors"
@@ -52,7 +62,7 @@ class Model(TrainedModel):
 
     def __post_init__(self) -> None:
         self.ranker.eval()
-        self.features = int(self.ranker.config["features"])  # type: ignore[index]
+        self.features = int(self.ranker.config["features"]) - self.steps.added  # type: ignore[index]
 
     @property
     def device(self) -> torch.device:
@@ -77,13 +87,13 @@ class Model(TrainedModel):
         """
         if features.ndim != 2 or features.shape[1] != self.features:
             bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
-        offsets = np.array([0, len(features)]) if offsets is None else np.asarray(offsets, dtype=np.int64)
-        scores = np.empty(len(features), dtype=np.float32)
+        offsets = np.array([0, features.shape[0]]) if offsets is None else np.asarray(offsets, dtype=np.int64)
+        scores = np.empty(features.shape[0], dtype=np.float32)
         with torch.inference_mode():
             for first, last in list_ranges(offsets):
                 rows = slice(offsets[first], offsets[last])
                 part = offsets[first : last + 1] - offsets[first]
-                ready = self.steps.transform(np.asarray(features[rows]), part)
+                ready = self.steps.transform(dense(features[rows]), part)
                 count = len(ready)
                 if not self.ranker.list_aware and count % _ALIGNED:
                     # A matrix product rounds the last rows differently if their number is not a multiple of 16. With
@@ -107,12 +117,13 @@ class Model(TrainedModel):
         from rankgrad.training.contributions import mean_gradients
 
         assert data is not None
-        rows = self._preprocessed(data.features, data.offsets)
+        ranker, rows, sources = self._continuous(self._preprocessed(data.features, data.offsets))
         found = [
-            mean_gradients(self.ranker, rows[part[0] : part[-1]], part - part[0])
+            mean_gradients(ranker, rows[part[0] : part[-1]], part - part[0])
             for part in (data.offsets[first : last + 1] for first, last in list_ranges(data.offsets))
         ]
-        return np.concatenate(found)[data.lengths > 0] * rows.astype(np.float64).std(axis=0)
+        values = np.concatenate(found)[data.lengths > 0] * rows.astype(np.float64).std(axis=0)
+        return self._per_feature(values, sources)
 
     def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
         """Return contributions by integrated gradients; see `rankgrad.training.contributions`.
@@ -124,7 +135,9 @@ class Model(TrainedModel):
         from rankgrad.training.contributions import integrated_gradients
 
         rows = self._preprocessed(features, np.array([0, len(features)]))
-        values, rest, start, error = integrated_gradients(self.ranker, rows, first, second)
+        ranker, rows, sources = self._continuous(rows)
+        values, rest, start, error = integrated_gradients(ranker, rows, first, second)
+        values = self._per_feature(values[None], sources)[0]
         others = {"other documents": rest} if self.ranker.list_aware else {}
         # At the start of the path, all documents are equal. So only their positions in the input can matter.
         others |= {"positions in the input": start} if start else {}
@@ -133,8 +146,31 @@ class Model(TrainedModel):
     def _preprocessed(self, features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float32]:
         if features.ndim != 2 or features.shape[1] != self.features:
             bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
-        rows: NDArray[np.float32] = self.steps.transform(np.asarray(features), np.asarray(offsets, dtype=np.int64))
+        rows: NDArray[np.float32] = self.steps.transform(dense(features), np.asarray(offsets, dtype=np.int64))
         return rows
+
+    def _continuous(self, rows: NDArray[np.float32]) -> tuple[nn.Module, NDArray[np.float32], NDArray[np.int64]]:
+        """Return a network of continuous columns, its input, and the feature of each column.
+
+        The vectors of categories are continuous, but the numbers of categories are not.
+        """
+        sources = self.steps.sources(self.features)
+        if not isinstance(self.ranker, EmbeddedCategories):
+            return self.ranker, rows, sources
+        with torch.no_grad():
+            embedded = self.ranker.embed(torch.from_numpy(rows).to(self.device)).cpu().numpy()
+        return self.ranker.network, embedded, sources[self.ranker.sources()]
+
+    def _per_feature(self, values: NDArray[np.float64], sources: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the sums of values over the columns of each feature, `(rows, features)`."""
+        total = np.zeros((self.features, len(values)))
+        np.add.at(total, sources, values.T)
+        return total.T
+
+    @property
+    def takes_missing(self) -> bool:
+        """True if features may be NaN."""
+        return self.steps.takes_missing
 
     @property
     def size(self) -> int:
@@ -146,7 +182,8 @@ class Model(TrainedModel):
 
         Args:
             path: path of the file.
-            format: `"onnx"` or `"torch"`; None: chosen by the extension.
+            format: `"onnx"`, `"torch"`, or for a linear ranker `"elasticsearch"` or `"solr"`; None: chosen by the
+                extension.
         """
         from rankgrad.training.export import export
 
@@ -169,7 +206,7 @@ class Model(TrainedModel):
         write_tensors(folder / PREPROCESSING, tensors, self._run)
         ranker, settings = self.ranker.config, self.settings
         about = {"ranker": ranker, "preprocessing": steps, "settings": settings, **self._run}
-        write_config(folder, None, about, self.feature_names)
+        write_config(folder, None, about, self.feature_names, self.categories)
 
     def save_weights(self, folder: Path) -> None:
         """Write the weights and the metrics, which change during training.
@@ -216,7 +253,7 @@ class Model(TrainedModel):
                 config["preprocessing"], {name: value.numpy() for name, value in arrays.items()}
             )
             ranker = _ranker(config["ranker"], _under("ranker.", tensors), model)
-            features = int(ranker.config["features"])  # type: ignore[index]
+            features = int(ranker.config["features"]) - steps.added  # type: ignore[index]
             # This raises an error if the preprocessing has a different number of features.
             steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))
         except (KeyError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError) as error:
@@ -225,6 +262,7 @@ class Model(TrainedModel):
         known = {"learned": _under("loss.", tensors), "run": config.get("run", "")}
         loaded = cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
         loaded.feature_names = feature_names_of(folder, loaded.features)
+        loaded.categories = categories_of(folder, loaded.features)
         return loaded
 
 
@@ -244,11 +282,7 @@ def _check_custom(folder: Path, config: Any, model: Any) -> None:
 def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> nn.Module:
     """Return the ranker with these weights. All shapes are checked before memory is allocated."""
     numbers = sum(weight.numel() for weight in weights.values())
-    for option, value in config.items():
-        most = len(weights) if option in ("blocks", "layers") else numbers
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, int | float) and not abs(each) <= max(most, 100):
-                bad_value(option, f"match {WEIGHTS}, which contains {numbers} numbers", each)
+    _check_sizes(config, len(weights), numbers)
     if model is not None:
         ranker: nn.Module = as_ranker(model, whole_number("features", config["features"]))
         _compare(config, ranker, weights)
@@ -258,6 +292,18 @@ def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> n
         ranker = rankers.build(**config)
     ranker.load_state_dict(weights)
     return ranker
+
+
+def _check_sizes(config: dict[str, Any], tensors: int, numbers: int) -> None:
+    """Check that no option of a network is larger than the weights allow, before memory is allocated."""
+    for option, value in config.items():
+        if isinstance(value, dict):
+            _check_sizes(value, tensors, numbers)
+            continue
+        most = tensors if option in ("blocks", "layers") else numbers
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, int | float) and not abs(each) <= max(most, 100):
+                bad_value(option, f"match {WEIGHTS}, which contains {numbers} numbers", each)
 
 
 def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tensor]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rankgrad.data import Preprocessing
+from rankgrad.data.preprocessing.missing_values import MISSING, FillMissing
 from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.custom import as_loss, loss_text
 from rankgrad.metrics.custom import as_metric, metric_text
@@ -40,6 +41,7 @@ class Settings:
     model: Part = "mlp"  # network, as a spec or an object
     loss: Part = "lambdaloss"  # loss to minimise, as a spec or an object
     preprocess: str = "standardise"  # steps of rankgrad.data.Preprocessing, fitted on the training lists
+    missing: str = "error"  # treatment of NaN in the features: error, zero, mean or indicator; see FillMissing
     epochs: int = 100  # maximum number of passes over the training lists
     batch_size: int = 64  # number of lists per batch, over all processes
     batch_documents: int | None = None  # number of documents per batch, over all processes; replaces batch_size
@@ -83,6 +85,11 @@ class Settings:
         described = {"model": ranker_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
         return {**values, **described, "trackers": list(self.trackers or ())}
 
+    def preprocessing(self) -> Preprocessing:
+        """Return the preprocessing of numerical features, not fitted: first the treatment of missing values."""
+        steps = Preprocessing.parse(self.preprocess).steps
+        return Preprocessing(steps if self.missing == "error" else (FillMissing(self.missing), *steps))
+
     def check(self) -> None:
         """Raise one error that contains all problems of the settings."""
         problems = list(dict.fromkeys(error_messages(self._checks())))
@@ -93,6 +100,7 @@ class Settings:
         yield lambda: check_ranker(self.model)
         yield lambda: as_loss(self.loss)
         yield lambda: Preprocessing.parse(_text("preprocess", self.preprocess))
+        yield lambda: one_of("missing", self.missing, MISSING)
         yield lambda: check_optimiser(self.optimiser)
         yield lambda: check_schedule(self.schedule)
         yield lambda: as_metric(self.metric)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
+from rankgrad.data.categories import recode
+from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.training_labels import check_training_labels
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.lock import locked
@@ -141,6 +143,9 @@ class _BoostingRun:
         self, spec: TreeSpec, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
     ) -> None:
         weights = data.weights if weights is None else weights
+        if init_model is not None:
+            data = recode(data, init_model.categories)
+        validation = None if validation is None else recode(validation, data.categories)
         self.spec, self.data, self.weights = spec, data, weights
         self.objective = None if spec.native is not None else _objective(spec, weights)
         self.validator = None if validation is None else TreeValidator(validation, spec.metric)
@@ -254,7 +259,8 @@ class _BoostingRun:
         model = TreeModel(
             booster, spec.framework, self.data.features.shape[1], spec.to_json(), metrics, list(self.history)
         )
-        model.feature_names = self.data.feature_names
+        model.feature_names, model.categories = self.data.feature_names, self.data.categories
+        model.zero_missing = spec.framework == "xgboost" and is_sparse(self.data.features)
         return model
 
 

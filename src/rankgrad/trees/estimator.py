@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -52,6 +52,8 @@ class TreeRanker(RowRanker):
         seed: random seed of the sampling and of the choice of held-out lists.
         holdout: share of the training lists to hold out for validation if `fit` gets no `eval_set`.
         threads: number of threads; with None, the number of threads that PyTorch uses.
+        categorical: names or positions of categorical columns, also of text; columns of a categorical type need not be
+            given. The framework splits them by sets of categories.
         params: parameters of the framework, by the framework's names: `num_leaves`, `learning_rate`, `max_depth`, ...
             The frameworks' names `n_estimators`, `num_boost_round`, `early_stopping_rounds`, `random_state` and
             `n_jobs` are accepted for `trees`, `patience`, `seed` and `threads`.
@@ -84,6 +86,7 @@ class TreeRanker(RowRanker):
         seed: int = 0,
         holdout: float = 0.2,
         threads: int | None = None,
+        categorical: Sequence[Any] | None = None,
         **params: Any,
     ) -> None:
         self.framework = framework
@@ -97,6 +100,7 @@ class TreeRanker(RowRanker):
         self.seed = seed
         self.holdout = holdout
         self.threads = threads
+        self.categorical = categorical
         self._params = params
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -137,7 +141,7 @@ class TreeRanker(RowRanker):
         """Train boosted trees on labelled lists.
 
         Args:
-            X, y: features `(rows, f)` and labels `(rows,)`.
+            X, y: features `(rows, f)` and labels `(rows,)`. X may be a sparse matrix of SciPy. NaN is a missing value.
             qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
             sample_weight: weights `(rows,)`, for losses that take them.
             eval_set, eval_qid, eval_group: validation lists, which choose the number of trees, as in

@@ -1,6 +1,7 @@
-"""Export boosted trees as one file for other programs, in the format ONNX or in the format of the framework."""
+"""Export boosted trees as one file: ONNX, the format of the framework, or a format of a search engine."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -12,14 +13,24 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import naming, writing_output
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import Exported
-from rankgrad.training.export import CHECKED, Draw, Run, compare_outputs, need_packages, run_onnx, with_calibration
-from rankgrad.trees.tree_arrays import Forest, read_splits
+from rankgrad.training.export import (
+    CHECKED,
+    Draw,
+    Run,
+    compare_outputs,
+    engine_names,
+    need_packages,
+    run_onnx,
+    with_calibration,
+)
+from rankgrad.trees import engine_files
+from rankgrad.trees.engine_scores import engine_scores
+from rankgrad.trees.tree_arrays import TINY, Forest, read_splits
 
 if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
 
 FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
-_TINY = np.float32(1e-35)  # LightGBM treats a value as 0 if its absolute value is at most this number
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
@@ -35,11 +46,13 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
     Args:
         model: model to export.
         path: path of the file, which is written atomically.
-        format: `"onnx"`, or the name of the model's framework. None: chosen by the extension, `.onnx`, `.txt` or
-            `.json`.
+        format: `"onnx"`, the name of the model's framework, or a search engine: `"elasticsearch"`, `"ranklib"`,
+            `"solr"` or `"vespa"`. None: chosen by the extension, `.onnx`, `.txt` or `.json`.
     """
     path = Path(path)
     format = _format(model, path, format)
+    if format in engine_files.FORMATS:
+        return _engine(model, path, format)
     content = model.content()
     if format == "onnx":
         need_packages("onnx", "onnxruntime")
@@ -48,12 +61,39 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         engine, run = "onnxruntime", run_onnx(content)
     else:
         engine, run = model.framework, _native(model, content)
-        draw = _draw([np.zeros(0, dtype=np.float32)] * model.features)
+        counts = {column: len(values) for column, values in (model.categories or {}).items()}
+        draw = _draw([np.zeros(0, dtype=np.float32)] * model.features, counts)
     difference = compare_outputs(run, model.score, draw)
     content, calibrated = with_calibration(content, model, draw) if format == "onnx" else (content, None)
     with writing_output(path) as file, naming(path):
         file.write(content)
     return Exported(path, format, engine, CHECKED, difference, calibrated)
+
+
+def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
+    if model.zero_missing:
+        bad_value("model", f"not treat 0 as a missing value for the format {format}", "a model that does")
+    names = engine_names(model)
+    try:
+        forest = read_splits(model.content(), model.framework)
+    except ValueError as error:
+        raise ValueError(str(error).replace("export to ONNX", f"export to {format}")) from error
+    content = engine_files.write_trees(forest, format, model.framework, names, path.stem)
+    scores = engine_scores(content, format, model.framework, names)
+    thresholds, nan = _thresholds(forest, model.features), format not in ("ranklib", "solr")
+    nan |= format == "solr" and engine_files.has_missing_branch(forest)
+
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
+        rows = _draw(thresholds, {})(shape, rng)
+        return rows if nan else np.nan_to_num(rows)
+
+    def run(rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        return scores(np.where(mask[..., None], rows, 0).reshape(-1, model.features)).reshape(mask.shape)
+
+    difference = compare_outputs(run, model.score, draw)
+    with writing_output(path) as file, naming(path):
+        file.write(content)
+    return Exported(path, format, f"an interpreter of {format} files", CHECKED, difference)
 
 
 def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
@@ -62,14 +102,19 @@ def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
     Args:
         model: model to convert.
     """
-    forest = read_splits(model.content(), model.framework)
-    return _onnx(forest, model.features), _draw(_thresholds(forest, model.features))
+    forest = read_splits(model.content(), model.framework, model.features, model.categories)
+    if model.zero_missing:
+        forest = forest._replace(
+            trees=[tree._replace(zero_missing=np.ones_like(tree.zero_missing)) for tree in forest.trees]
+        )
+    counts = {column: len(values) for column, values in (model.categories or {}).items()}
+    return _onnx(forest, model.features), _draw(_thresholds(forest, model.features), counts)
 
 
 def _format(model: "TreeModel", path: Path, format: str | None) -> str:
     known = {name: ending for name, ending in FORMATS.items() if name in ("onnx", model.framework)}
     if format is not None:
-        one_of("format", format, known)
+        one_of("format", format, [*known, *engine_files.FORMATS])
         return format
     found = {ending: name for name, ending in known.items()}.get(path.suffix.lower())
     if found is None:
@@ -97,15 +142,20 @@ def _onnx(forest: Forest, features: int) -> Any:
         "zero": np.zeros((), dtype=np.float32),
     }
     nodes, rows = [helper.make_node("Reshape", ["features", "flat"], ["rows"])], "rows"
-    zeros = _zeros(forest, features)
+    zeros = _zeros(forest, features + len(forest.categorical))
+    zeros = None if zeros is None else zeros[:features]
     if zeros is not None:
-        constants |= {"tiny": np.asarray(_TINY), "zeros": zeros[None]}
+        constants |= {"tiny": np.asarray(TINY), "zeros": zeros[None]}
         nodes += [
             helper.make_node("Abs", ["rows"], ["size"]),
             helper.make_node("LessOrEqual", ["size", "tiny"], ["small"]),
             helper.make_node("Where", ["small", "zeros", "rows"], ["known"]),
         ]
         rows = "known"
+    if forest.categorical:
+        found, tables, columns = _category_columns(forest, helper)
+        nodes += [*found, helper.make_node("Concat", [rows, *columns], ["split"], axis=1)]
+        constants, rows = constants | tables, "split"
     trees = {"n_targets": 1, "aggregate_function": "SUM", "post_transform": "NONE", **_attributes(forest)}
     nodes += [
         helper.make_node("TreeEnsembleRegressor", [rows], ["sums"], domain="ai.onnx.ml", **trees),
@@ -124,6 +174,36 @@ def _onnx(forest: Forest, features: int) -> Any:
     made = helper.make_model(graph, producer_name="rankgrad", opset_imports=opsets, ir_version=_IR)
     import_module("onnx").checker.check_model(made)
     return made
+
+
+def _category_columns(forest: Forest, helper: Any) -> tuple[list[Any], dict[str, NDArray[Any]], list[str]]:
+    """Return ONNX nodes that compute the additional features of categorical splits; then their constants and outputs.
+
+    The output of each categorical feature is a row of a table, which the category selects.
+    """
+    nodes: list[Any] = []
+    constants: dict[str, NDArray[Any]] = {"nothing": np.zeros((), dtype=np.float32)}
+    outputs: list[str] = []
+    for place, split in enumerate(forest.categorical):
+        name = f"category{place}"
+        # A code that is NaN, negative, too large or not whole is a missing category, which has the last row.
+        last = np.asarray(len(split.right) - 1, dtype=np.float32)
+        constants |= {f"{name}/column": np.array([split.feature]), f"{name}/last": last, f"{name}/table": split.right}
+        steps = [
+            ("Gather", ["rows", f"{name}/column"], "code", {"axis": 1}),
+            ("Floor", [f"{name}/code"], "floor", {}),
+            ("Equal", [f"{name}/code", f"{name}/floor"], "whole", {}),
+            ("GreaterOrEqual", [f"{name}/code", "nothing"], "positive", {}),
+            ("Less", [f"{name}/code", f"{name}/last"], "small", {}),
+            ("And", [f"{name}/whole", f"{name}/positive"], "some", {}),
+            ("And", [f"{name}/some", f"{name}/small"], "known", {}),
+            ("Where", [f"{name}/known", f"{name}/code", f"{name}/last"], "number", {}),
+            ("Cast", [f"{name}/number"], "index", {"to": 7}),  # INT64
+            ("Gather", [f"{name}/table", f"{name}/index"], "value", {"axis": 0}),
+        ]
+        nodes += [helper.make_node(kind, given, [f"{name}/{out}"], **more) for kind, given, out, more in steps]
+        outputs.append(f"{name}/value")
+    return nodes, constants, outputs
 
 
 def _attributes(forest: Forest) -> dict[str, Any]:
@@ -158,7 +238,7 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
     found, near = np.zeros((2, features), dtype=np.bool_), False
     for tree in forest.trees:
         split = tree.left != -1
-        near |= forest.inclusive and bool((np.abs(tree.threshold[split]) <= _TINY).any())
+        near |= forest.inclusive and bool((np.abs(tree.threshold[split]) <= TINY).any())
         for kind in (False, True):
             found[int(kind), tree.feature[split & (tree.zero_missing == kind)]] = True
     if found.all(axis=0).any():
@@ -178,8 +258,15 @@ def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
     return [values[places == feature] for feature in range(features)]
 
 
-def _draw(thresholds: list[NDArray[np.float32]]) -> Draw:
-    return lambda shape, rng: _rows(thresholds, shape, rng)
+def _draw(thresholds: list[NDArray[np.float32]], counts: Mapping[int, int]) -> Draw:
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
+        rows = _rows(thresholds, shape, rng)
+        for column, count in counts.items():
+            codes = rng.integers(-1, count, size=shape).astype(np.float32)
+            rows[..., column] = np.where(codes < 0, np.float32(np.nan), codes)
+        return rows
+
+    return draw
 
 
 def _rows(

@@ -139,6 +139,8 @@ class LightGBM(Framework):
     def _dataset(self, data: Dataset, weights: Weights, reference: Any = None) -> Any:
         group, params = nonempty_lengths(data), dict(self.params)
         options = {"group": group, "weight": weights, "reference": reference, "params": params}
+        if data.categories:
+            options["categorical_feature"] = [*data.categories]
         return self.lgb.Dataset(data.features, data.labels, **options)
 
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
@@ -150,8 +152,8 @@ class LightGBM(Framework):
             self.live.add_valid(self.validation, "held")
 
     def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
-        rows = np.asarray(data.features, dtype=np.float32)
-        return np.asarray(booster.predict(rows, raw_score=True), dtype=np.float64) if len(rows) else np.empty(0)
+        rows = data.features.astype(np.float32, copy=False)
+        return np.asarray(booster.predict(rows, raw_score=True), dtype=np.float64) if rows.shape[0] else np.empty(0)
 
     def grow(self, number: int) -> bool:
         """Add a tree; see `Framework.grow`.
@@ -201,7 +203,10 @@ class LightGBM(Framework):
 
 
 class XGBoost(Framework):
-    """The framework XGBoost, whose scores are float32."""
+    """The framework XGBoost, whose scores are float32.
+
+    In a sparse matrix, an entry that is not stored is a missing value for XGBoost, not 0.
+    """
 
     def __init__(self, task: BoostingTask) -> None:
         self.task, self.xgb = task, import_framework("xgboost")
@@ -218,7 +223,11 @@ class XGBoost(Framework):
         self.validation = None if task.validation is None else self._matrix(task.validation)
 
     def _matrix(self, data: Dataset) -> Any:
-        made = self.xgb.DMatrix(data.features, data.labels, nthread=self.task.threads)
+        options: dict[str, Any] = {"nthread": self.task.threads}
+        if data.categories:
+            kinds = ["c" if column in data.categories else "q" for column in range(data.features.shape[1])]
+            options |= {"feature_types": kinds, "enable_categorical": True}
+        made = self.xgb.DMatrix(data.features, data.labels, **options)
         made.set_group(nonempty_lengths(data))
         return made
 

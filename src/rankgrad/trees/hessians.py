@@ -61,7 +61,7 @@ class FlatProblem(NamedTuple):
         return powers / self.sums(powers)
 
     def means_of_ties(self, values: Array | float) -> Array | float:
-        """Return, for each document, the mean of the values over the documents of its list with its label."""
+        """Return, for each document, the mean of the values over the documents of the same list with the same label."""
         if not isinstance(values, np.ndarray):
             return values
         pairs = np.stack([np.repeat(np.arange(len(self.lengths)), self.lengths), self.labels])

@@ -113,7 +113,7 @@ def _tree(block: str, place: int, features: int) -> None:
 
 
 def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) -> None:
-    """Check that each split and leaf is reached exactly once. A child i is split i if i >= 0, else leaf -1 - i."""
+    """Check that each split and leaf is reached exactly once. A child i >= 0 is split i; i < 0 is leaf -1 - i."""
     for name, children in (("left_child", left), ("right_child", right)):
         check_range(name, children, -leaves, leaves - 2)
     # Number the splits first, then the leaves.

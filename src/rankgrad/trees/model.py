@@ -10,15 +10,25 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import hash_of, write_bytes
 from rankgrad.data import Dataset
+from rankgrad.data.sparse_rows import dense, is_sparse
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
-from rankgrad.models.folder import CONFIG, feature_names_of, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.folder import (
+    CONFIG,
+    categories_of,
+    feature_names_of,
+    read_config,
+    read_metrics,
+    write_config,
+    write_metrics,
+)
 from rankgrad.models.protocol import Contributions, Exported, TrainedModel
 from rankgrad.trees.frameworks import import_framework
 from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.xgboost_checks import checked_xgboost
 
 KIND = "trees"
+_ROWS = 16_384  # number of rows of a sparse matrix that become dense at a time
 FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
 
 
@@ -35,6 +45,12 @@ class TreeModel(TrainedModel):
     settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
     metrics: dict[str, Any] = field(default_factory=dict)  # values by name: trees, validation, test, loss
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree, after training
+    zero_missing: bool = False  # True if 0 is a missing value, as in models that XGBoost grew on a sparse matrix
+
+    @property
+    def takes_missing(self) -> bool:
+        """True: trees send NaN to one side of each split."""
+        return True
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
         """Compute one score per document, `(documents,)`.
@@ -45,14 +61,24 @@ class TreeModel(TrainedModel):
         """
         if features.ndim != 2 or features.shape[1] != self.features:
             bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
-        if len(features) == 0:
+        if features.shape[0] == 0:
             return np.empty(0, dtype=np.float32)
-        features = np.asarray(features, dtype=np.float32)
+        if self.framework == "xgboost" and is_sparse(features):
+            parts = [features[start : start + _ROWS] for start in range(0, features.shape[0], _ROWS)]
+            return np.concatenate([self.score(dense(part)) for part in parts])
+        features = self._rows(features)
         if self.framework == "lightgbm":
             scores = self.booster.predict(features, raw_score=True)
         else:
             scores = self.booster.inplace_predict(features, predict_type="margin")
         return np.asarray(scores, dtype=np.float32)
+
+    def _rows(self, features: Any) -> Any:
+        """Return features as the booster expects them, as float32."""
+        rows = (
+            features.astype(np.float32, copy=False) if is_sparse(features) else np.asarray(features, dtype=np.float32)
+        )
+        return np.where(rows == 0, np.float32(np.nan), rows) if self.zero_missing else rows
 
     @property
     def size(self) -> int:
@@ -83,11 +109,12 @@ class TreeModel(TrainedModel):
         return text.encode() if isinstance(text, str) else bytes(text)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-        """Write the model as one file, as ONNX or in the format of the framework; see `rankgrad.trees.export`.
+        """Write the model as one file: ONNX, the framework's format or a search engine's; see `rankgrad.trees.export`.
 
         Args:
             path: path of the file.
-            format: `"onnx"`, or the name of the framework; None: chosen by the extension.
+            format: `"onnx"`, the name of the framework, `"elasticsearch"`, `"ranklib"`, `"solr"` or `"vespa"`; None:
+                chosen by the extension.
         """
         from rankgrad.trees.export import export
 
@@ -127,9 +154,11 @@ class TreeModel(TrainedModel):
         Args:
             features: features `(documents, f)`; NaN is a missing value.
         """
-        rows = np.asarray(features, dtype=np.float32)
+        rows = self._rows(dense(features))
         if self.framework == "xgboost":
-            found = self.booster.predict(import_framework("xgboost").DMatrix(rows), pred_contribs=True)
+            kinds = self.booster.feature_types
+            matrix = import_framework("xgboost").DMatrix(rows, feature_types=kinds, enable_categorical=True)
+            found = self.booster.predict(matrix, pred_contribs=True)
             return np.asarray(found, dtype=np.float64)
         if "\nis_linear=1\n" in self.booster.model_to_string(num_iteration=1):
             bad_value("model", "have only constant leaves for TreeSHAP values", "linear trees (linear_tree=true)")
@@ -144,7 +173,8 @@ class TreeModel(TrainedModel):
         about = {"framework": self.framework, "features": self.features, "settings": self.settings}
         # A file in the format of the framework has no field for a hash. So the hash is in the configuration.
         about["files"] = {name: hash_of(content)}
-        write_config(folder, KIND, about, self.feature_names)
+        about |= {"zero_missing": True} if self.zero_missing else {}
+        write_config(folder, KIND, about, self.feature_names, self.categories)
         write_calibration(folder, self.calibration)
 
     @classmethod
@@ -176,6 +206,8 @@ class TreeModel(TrainedModel):
         booster = _booster(path, content, name, features)
         model = cls(booster, name, features, settings, read_metrics(folder))
         model.feature_names = feature_names_of(folder, features)
+        model.categories = categories_of(folder, features)
+        model.zero_missing = config.get("zero_missing") is True
         return model
 
 

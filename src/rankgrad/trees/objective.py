@@ -163,7 +163,7 @@ def objective(
         loss_lr: learning rate of the parameters of the loss, which change once per round. With None, these parameters
             do not change.
         smooth: None for the loss as published. For softmax and listnet, a number g from 0 to 1 replaces the label y by
-            2^y - g. listnet then is XE-NDCG with gamma g, `xe_ndcg:gamma=g`, which also keeps lists without a relevant
+            2^y - g. listnet is then XE-NDCG with gamma g, `xe_ndcg:gamma=g`, but it also keeps lists without a relevant
             document, with equal targets. softmax also weights each list by the sum of its targets. With `"drawn"`, g
             is drawn at random for each document and round, as in LightGBM's rank_xendcg.
         seed: random seed of `smooth="drawn"`.

@@ -1,7 +1,8 @@
 """Check JSON files of XGBoost before XGBoost reads them. Wrong indices could crash XGBoost.
 
 A file must have the format of XGBoost 2 or 3 for a model with one score per document, with the booster gbtree or dart,
-and with numerical splits. Everything else is an error. XGBoost then reads the checked content, not the original bytes.
+with numerical and categorical splits. Everything else is an error. XGBoost then reads the checked content, not the
+original bytes.
 """
 
 import json
@@ -16,11 +17,13 @@ from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.trees.file_checks import check_integer, check_range, reached_nodes
 
 _MOST = 2**31 - 1
+_MOST_CATEGORIES = 2**24  # XGBoost stores a set as bits
 _NONE = 2**31 - 1  # parent of the root in a file of XGBoost
 _OBJECTIVES = ("reg:squarederror", "rank:ndcg", "rank:pairwise", "rank:map")
 _FLOATS = ("base_weights", "loss_changes", "split_conditions", "sum_hessian")
 _WHOLES = ("default_left", "left_children", "right_children", "parents", "split_indices", "split_type")
-_EMPTY = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
+_CATEGORIES = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
+_TYPES = ("q", "c", "float", "int", "i")  # types of features
 _SCORE = re.compile(r"\[?-?\d+(\.\d+)?(E-?\d+)?\]?")
 
 
@@ -36,7 +39,9 @@ def checked_xgboost(content: bytes, features: int) -> bytes:
     ))  # fmt: skip
     _texts("attributes", learner["attributes"])
     _names("feature_names", learner["feature_names"], features)
-    _names("feature_types", learner["feature_types"], 0)
+    _names("feature_types", learner["feature_types"], features)
+    for kind in learner["feature_types"]:
+        one_of("feature_types", kind, _TYPES)
     _learner(learner["learner_model_param"], features)
     _objective(learner["objective"])
     _booster(learner["gradient_booster"], features)
@@ -82,7 +87,7 @@ def _booster(given: Any, features: int) -> None:
     model = _keys("model", booster["model"], names, maybe=("cats", "iteration_indptr"))
     for name, value in _keys("cats", model.get("cats", {}), None).items():
         if value != []:
-            bad_value(name, "be empty, because no split is categorical", repr(value)[:40])
+            bad_value(name, "be empty, because categories are numbers", repr(value)[:40])
     trees = model["trees"]
     if not isinstance(trees, list):
         bad_type("trees", "be a list", type(trees).__name__)
@@ -106,7 +111,7 @@ def _booster(given: Any, features: int) -> None:
 
 
 def _tree(given: Any, place: int, features: int) -> None:
-    tree = _keys("tree", given, ("id", "tree_param", *_FLOATS, *_WHOLES, *_EMPTY))
+    tree = _keys("tree", given, ("id", "tree_param", *_FLOATS, *_WHOLES, *_CATEGORIES))
     if tree["id"] != place or isinstance(tree["id"], bool):
         bad_value("id", f"be {place}", repr(tree["id"])[:40])
     about = _keys("tree_param", tree["tree_param"], ("num_deleted", "num_feature", "num_nodes", "size_leaf_vector"))
@@ -114,14 +119,12 @@ def _tree(given: Any, place: int, features: int) -> None:
     deleted = check_integer("num_deleted", about["num_deleted"], 0, nodes - 1)
     check_integer("num_feature", about["num_feature"], features, features)
     check_integer("size_leaf_vector", about["size_leaf_vector"], 0, 1)
-    for name in _EMPTY:
-        if tree[name] != []:
-            bad_value(name, "be empty, because no split is categorical", repr(tree[name])[:40])
     for name in _FLOATS:
         _floats(name, tree[name], nodes)
     found = {name: _wholes(name, tree[name], nodes) for name in _WHOLES}
     check_range("default_left", found["default_left"], 0, 1)
-    check_range("split_type", found["split_type"], 0, 0)
+    check_range("split_type", found["split_type"], 0, 1)
+    _categories(tree, nodes, found["split_type"])
     left, right, parents = found["left_children"], found["right_children"], found["parents"]
     inner = left != -1
     for children in (left, right):
@@ -136,6 +139,22 @@ def _tree(given: Any, place: int, features: int) -> None:
     splits = np.flatnonzero(inner)
     if parents[0] != _NONE or (parents[left[splits]] != splits).any() or (parents[right[splits]] != splits).any():
         bad_value("parents", "match left_children and right_children", "different nodes")
+
+
+def _categories(tree: dict[str, Any], nodes: int, kinds: NDArray[np.int64]) -> None:
+    """Check the sets of categories of a tree. Set i consists of `categories_sizes[i]` numbers in `categories`."""
+    of_nodes = _wholes("categories_nodes", tree["categories_nodes"])
+    sizes = _wholes("categories_sizes", tree["categories_sizes"], len(of_nodes))
+    starts = _wholes("categories_segments", tree["categories_segments"], len(of_nodes))
+    categories = _wholes("categories", tree["categories"])
+    check_range("categories_nodes", of_nodes, 0, nodes - 1)
+    check_range("categories_sizes", sizes, 0, len(categories))
+    check_range("categories", categories, 0, _MOST_CATEGORIES)
+    ends = np.cumsum(sizes)
+    if (starts != ends - sizes).any() or (ends[-1] if len(ends) else 0) != len(categories):
+        bad_value("categories_segments", "divide categories into consecutive sets", str(starts[:8].tolist()))
+    if (np.diff(of_nodes) <= 0).any() or not np.array_equal(of_nodes, np.flatnonzero(kinds)):
+        bad_value("categories_nodes", "be the nodes whose split_type is 1, in order", str(of_nodes[:8].tolist()))
 
 
 def _keys(name: str, value: Any, known: tuple[str, ...] | None, maybe: tuple[str, ...] | None = ()) -> dict[str, Any]:

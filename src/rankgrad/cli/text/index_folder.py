@@ -78,7 +78,7 @@ class IndexFolder:
         return found
 
     def with_queries(self, queries: Path | None, qrels: Path | None = None) -> "Collection":
-        """Return the collection; no queries are an error."""
+        """Return the collection; a collection without queries is an error."""
         from rankgrad.errors import bad_value
 
         found = self.collection(queries, qrels)
@@ -100,7 +100,7 @@ class IndexFolder:
 
 
 def write_index(out: Path, collection: "Collection", index: "BM25Index", source: dict[str, Any], copy: bool) -> None:
-    """Write an index folder. The folder is complete when `index.json` says so, at the end.
+    """Write an index folder. At the end, `index.json` is written again and marks the folder as complete.
 
     Args:
         out: folder; an index in it is replaced.

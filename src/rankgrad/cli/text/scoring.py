@@ -76,7 +76,7 @@ def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:
 
 
 def _complete_blocks(path: Path, identity: dict[str, str], sizes: list[int]) -> list[list[float]]:
-    """Return the scores of complete blocks; none if the file is of another model or of other lists."""
+    """Return the scores of complete blocks; none if the file belongs to another model or to other lists."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
     found: list[Any] = []
     for line in lines:

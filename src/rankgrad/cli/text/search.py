@@ -50,7 +50,7 @@ def search(
         if query is not None and queries is not None:
             bad_value("query", "not be given with --queries", "both")
         if query is None and out is None:
-            bad_value("out", "be given, or --query", None)
+            bad_value("out", "be given if --query is not given", None)
         if fuse and encoder is None:
             bad_value("encoder", "be given with --fuse", None)
         if k is not None and k < 1:

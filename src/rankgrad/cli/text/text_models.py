@@ -30,7 +30,7 @@ def is_model(name: str | Path) -> bool:
 
 
 def check_exists(option: str, name: str) -> None:
-    """Check a name that looks like a local path: the folder that should contain it exists. It may be a hub name."""
+    """Raise an error if a name is probably a wrong local path: its parent folder exists, but the path does not."""
     from rankgrad.errors import bad_value
     from rankgrad.text.encoder_files import STATIC
 
@@ -61,7 +61,7 @@ def load_text_model(name: str, device: str) -> "TextModel":
     if is_model(name):
         found = load_model(Path(name), device)
         if not isinstance(found, TextModel):
-            bad_value("model", "be a text ranker, that rankgrad text train wrote", f"{name}, a ranker of features")
+            bad_value("model", "be a text ranker that rankgrad text train wrote", f"{name}, a ranker of features")
         return found
     kind = CrossEncoderRanker if _classifies(name) else BiEncoderRanker
     return kind(name, device=check_device(device)).fitted()

@@ -218,7 +218,7 @@ def read_order(path: Path) -> dict[str, list[str]]:
 
 
 def _judged(data: "Dataset | None") -> "Dataset | None":
-    """Return the lists of queries with labels, because other lists say nothing about a ranker."""
+    """Return the lists of queries with labels, because a ranker cannot be measured on other lists."""
     import numpy as np
 
     if data is None or data.texts is None:

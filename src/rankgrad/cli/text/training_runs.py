@@ -84,7 +84,7 @@ def _nothing(lists: TextLists, out: Path, where: str) -> str:
 
 
 def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
-    """Return the options of the lists; a resumed run has those of its folder."""
+    """Return the options of the lists; a resumed run uses the options that its folder records."""
     from rankgrad.cli.text.index_folder import absolute
     from rankgrad.errors import bad_value
 
@@ -103,12 +103,12 @@ def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
     kept = TextLists.kept(resumed)
     for name, value in known.items():
         if getattr(kept, name) != value:
-            bad_value(name, f"be {getattr(kept, name)!r}, to resume {resumed}", repr(value))
+            bad_value(name, f"be {getattr(kept, name)!r} to resume {resumed}", repr(value))
     return kept
 
 
 def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resumed: Path | None) -> dict[str, Any]:
-    """Return the settings; a resumed run has those of its folder, and a started model gives those of its network."""
+    """Return the settings, with those that the folder of a resumed run or the network of `--init-model` records."""
     from rankgrad.cli.text.text_models import encoder_of, is_model
     from rankgrad.cli.train import kept_settings
     from rankgrad.errors import bad_value
@@ -259,7 +259,7 @@ def _report(
 
 
 def _test_runs(model: "TrainedModel", lists: TextLists, parts: ListParts, name: str) -> tuple[dict[str, Any], Any]:
-    """Return the runs of the test queries: the first stage, the model, and both together; and their labels."""
+    """Return three runs of the test queries (first stage, model, and both combined), and the labels of the queries."""
     from rankgrad.cli.text.first_stage import DEPTH, fused
     from rankgrad.text import to_run
 

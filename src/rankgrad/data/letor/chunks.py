@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.letor.blocks import BlockCounts, ParsedBlock, ParseTarget, count_block, parse_block
 from rankgrad.data.letor.errors import LetorError, ParserLimits
-from rankgrad.data.letor.passes import LineShape, in_order, threads
-from rankgrad.data.letor.reader import fill_value
-from rankgrad.data.letor.streams import Block, blocks, check_file
+from rankgrad.data.letor.passes import LineShape, fill_value, in_order, threads
+from rankgrad.data.letor.streams import Block, blocks, check_file, split_block
 from rankgrad.data.list_chunks import ChunkRows, complete_lists
 from rankgrad.data.query_groups import QueryRuns
+
+_DENSE = 1 << 23  # maximum number of values of a block of rows that is converted to a sparse matrix
 
 
 def stream_letor(
@@ -26,6 +28,7 @@ def stream_letor(
     missing: float | Literal["error"] = "error",
     docids: bool = True,
     documents: int = 16_384,
+    sparse: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Dataset]:
     """Yield the lists of a LETOR file in order, as small data sets of complete lists; for scoring, not for training.
@@ -38,6 +41,7 @@ def stream_letor(
         missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
         docids: True to keep comments as document ids.
         documents: minimum number of documents in each data set, except the last.
+        sparse: True for features as a SciPy matrix in the CSR format.
         progress: function that is called with the number of bytes read so far.
 
     Example:
@@ -49,20 +53,25 @@ def stream_letor(
     path = Path(path)
     check_file(path)
     runs = QueryRuns()
-    parts = _blocks(path, features, fill_value(missing), docids, runs, progress)
+    parts = parsed_blocks(path, features, fill_value(missing), docids, runs, progress, sparse=sparse)
     yield from complete_lists(parts, documents, path.name)
     runs.check()
 
 
-def _blocks(
+def parsed_blocks(
     path: Path,
     features: int,
     fill: float | None,
     docids: bool,
     runs: QueryRuns,
     progress: Callable[[int], object] | None,
+    *,
+    sparse: bool = False,
 ) -> Iterator[ChunkRows]:
-    """Parse a file in a few threads, and yield its blocks that contain documents; the first bad line is an error."""
+    """Parse a file in a few threads, and yield its blocks that contain documents; the first bad line is an error.
+
+    With `sparse`, the features are matrices in the CSR format. The parser writes dense rows, so the blocks are small.
+    """
     limits, read = ParserLimits(features, True, fill is not None), 0
 
     def on_read(piece: bytes) -> None:
@@ -80,7 +89,9 @@ def _blocks(
 
     shape, lines, found, widest = LineShape(), 0, 0, 0
     with ThreadPoolExecutor(threads()) as pool:
-        for block, counted, target, parsed in in_order(pool, parse, blocks(path, on_read)):
+        whole = blocks(path, on_read)
+        pieces = (piece for block in whole for piece in split_block(block, _DENSE // features)) if sparse else whole
+        for block, counted, target, parsed in in_order(pool, parse, pieces):
             truncated = shape.truncated(path, block, parsed, counted)
             if truncated is None:
                 runs.add(path, parsed.rows, parsed.lines, parsed.qids)
@@ -94,7 +105,8 @@ def _blocks(
                 width = max(1, counted.docid_width)
                 names = target.docids if counted.docid_width else np.zeros((len(target.labels), 1), np.uint32)
                 ids = names.reshape(-1).view(f"<U{width}") if docids else None
-                yield ChunkRows(target.features, target.labels, ids, parsed.rows, parsed.qids)
+                rows = csr_matrix(target.features) if sparse else target.features
+                yield ChunkRows(rows, target.labels, ids, parsed.rows, parsed.qids)
     if not found:
         wrong = "blank lines and comments only" if lines else "empty file"
         raise LetorError(path, lines or 1, wrong, "at least one document")

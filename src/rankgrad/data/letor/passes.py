@@ -5,6 +5,7 @@ result are allocated with their exact size, in memory or mapped to a file. The s
 reading needs little memory in addition to the result.
 """
 
+import math
 import os
 import re
 import time
@@ -28,6 +29,7 @@ from rankgrad.data.letor.streams import Block, blocks
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
 from rankgrad.data.query_groups import QueryRuns, regroup_runs, reorder
 from rankgrad.data.read_summary import ReadSummary
+from rankgrad.errors import bad_value
 
 # Maximum feature id if the caller does not give `features`. An id with a typo could need terabytes.
 LARGEST_ID = 1_000_000
@@ -51,6 +53,17 @@ class ReadOptions:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "missing": repr(self.missing)}  # NaN is not JSON, and not equal to itself
+
+
+def fill_value(missing: float | str) -> float | None:
+    """Return the number that replaces missing values, or None if they are an error."""
+    if missing == "error":
+        return None
+    if isinstance(missing, str | bool) or not hasattr(missing, "__float__"):
+        bad_value("missing", "be 'error' or a number that replaces missing values", repr(missing))
+    if math.isinf(float(missing)):
+        bad_value("missing", "be finite or NaN", missing)
+    return float(missing)
 
 
 def read_files(
@@ -165,7 +178,7 @@ class _Reading:
             raise LetorError(path, lines, "blank lines and comments only", "at least one document")
 
     def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
-        """Divide the rows of the files into lists; return the arrays, and the number of runs that were moved."""
+        """Divide the rows of the files into lists; return the arrays, and the number of moved runs of documents."""
         starts, qids = self.runs.joined()
         lengths, moved, rows = np.diff(starts, append=self.row), 0, None
         if self.options.regroup:

@@ -1,7 +1,6 @@
 """Read LETOR / SVMLight text: `label qid:ID feature:value ... # comment`, one document per line."""
 
 import logging
-import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from rankgrad.data import cache as caches
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.letor.passes import ReadOptions, in_memory, read_files
+from rankgrad.data.letor.passes import ReadOptions, fill_value, in_memory, read_files
 from rankgrad.data.letor.streams import check_file
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import bad_type, bad_value
@@ -26,6 +25,7 @@ def read_letor(
     regroup: bool = False,
     missing: float | Literal["error"] = "error",
     docids: bool = True,
+    sparse: bool = False,
     cache: _PathLike | None = None,
     verify: bool = False,
     report: Callable[[ReadSummary], object] | None = None,
@@ -46,6 +46,8 @@ def read_letor(
             query that occurs again is an error.
         missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
         docids: True to keep document ids: the value of `docid =` in the comment of a line, otherwise the whole comment.
+        sparse: True for features as a SciPy matrix in the CSR format, for files with very many features. It has no
+            cache and no report.
         cache: folder for a cache of the arrays. Later calls map these arrays if files and options are the same.
         verify: True to compare a hash of each complete file and array, not only of its first and last megabyte.
         report: function that is called with a `ReadSummary`, for example `print`.
@@ -64,6 +66,12 @@ def read_letor(
     for path in files:
         check_file(path)
     name = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
+    if sparse:
+        from rankgrad.data.letor.sparse_reader import read_sparse
+
+        if cache is not None:
+            bad_value("cache", "be None if sparse is True", str(cache))
+        return read_sparse(files, options.features, regroup, options.missing, docids, name, progress)
     if cache is None:
         arrays, summary = read_files(files, options, in_memory, progress)
         data = Dataset(**arrays, name=name)
@@ -87,14 +95,3 @@ def _width(features: int | None) -> int | None:
     if features < 1:
         bad_value("features", "be at least 1", features)
     return int(features)
-
-
-def fill_value(missing: float | str) -> float | None:
-    """Return the number that replaces missing values, or None if they are an error."""
-    if missing == "error":
-        return None
-    if isinstance(missing, str | bool) or not hasattr(missing, "__float__"):
-        bad_value("missing", "be 'error' or a number that replaces missing values", repr(missing))
-    if math.isinf(missing):
-        bad_value("missing", "be finite or NaN", missing)
-    return float(missing)

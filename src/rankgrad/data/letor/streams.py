@@ -3,7 +3,7 @@
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,6 +32,13 @@ class Block:
     text: bytes
     line: int  # number of the first line in the file, from 1
     unterminated: bool = False  # True if the block is only the last line, and this line has no newline in the file
+
+
+def split_block(block: Block, lines: int) -> Iterator[Block]:
+    """Yield the lines of a block in parts of at most `lines` lines, at least one line per part."""
+    kept, number = block.text.splitlines(keepends=True), max(1, lines)
+    for start in range(0, len(kept), number):
+        yield replace(block, text=b"".join(kept[start : start + number]), line=block.line + start)
 
 
 def check_file(path: Path) -> None:

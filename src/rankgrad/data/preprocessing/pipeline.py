@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
+from rankgrad.data.preprocessing.missing_values import FillMissing
 from rankgrad.data.preprocessing.steps import (
     KINDS,
     Array,
@@ -19,12 +20,14 @@ from rankgrad.data.preprocessing.steps import (
     StandardisePerQuery,
     is_tensor,
 )
+from rankgrad.data.sparse_rows import dense
 from rankgrad.errors import bad_value, one_of
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import known_options, no_cutoff, sequence, show, write, write_number
 
 __all__ = [
     "Clip",
+    "FillMissing",
     "Quantile",
     "SignedLog1p",
     "Standardise",
@@ -35,6 +38,10 @@ __all__ = [
 
 _MOST_STEPS = 100
 _ROWS = 32_768  # maximum number of rows per block; a longer list is a separate block
+_SAVED: dict[str, type[PreprocessingStep]] = {
+    **KINDS,
+    FillMissing.name: FillMissing,
+}  # steps in saved models; `parse` does not know all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +63,9 @@ class Preprocessing:
     """
 
     steps: tuple[PreprocessingStep, ...] = ()  # steps in the order in which they are applied, fitted or not
+    # Categorical columns, as pairs of column and number of categories. No step changes these columns. They become the
+    # last columns of the output: 0 for a missing or unknown category, otherwise the number of the category, from 1.
+    categorical: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def parse(text: str) -> "Preprocessing":
@@ -90,9 +100,32 @@ class Preprocessing:
         """
         done: tuple[PreprocessingStep, ...] = ()
         for step in self.steps:
-            before = Preprocessing(done)
+            before = Preprocessing(done, self.categorical)
             done = (*done, step.fit(before._blocks(dataset.features, dataset.offsets)) if step.fitted else step)
-        return Preprocessing(done)
+        return Preprocessing(done, self.categorical)
+
+    @property
+    def added(self) -> int:
+        """Number of columns that the fitted steps add: the indicators of missing values."""
+        return sum(step.added for step in self.steps if isinstance(step, FillMissing))
+
+    @property
+    def takes_missing(self) -> bool:
+        """True if features may be NaN."""
+        return any(isinstance(step, FillMissing) for step in self.steps)
+
+    def sources(self, features: int) -> NDArray[np.int64]:
+        """Return the input column of each output column.
+
+        Args:
+            features: number of input columns.
+        """
+        codes = [column for column, _ in self.categorical]
+        found = np.delete(np.arange(features), codes)
+        for step in self.steps:
+            if isinstance(step, FillMissing) and step.indicated is not None:
+                found = np.concatenate([found, found[step.indicated]])
+        return np.concatenate([found, np.array(codes, dtype=np.int64)])
 
     def transform(self, features: Array, offsets: Array | None = None, *, mask: Array | None = None) -> Array:
         """Return the features after all preprocessing steps, as float32.
@@ -103,12 +136,21 @@ class Preprocessing:
             mask: mask of padded lists, `(..., n)`; the output at padding is undefined.
         """
         if is_tensor(features):
-            return self._apply(features.float(), offsets, mask)
+            import torch
+
+            ready = self._apply(self._numbers(features.float()), offsets, mask)
+            return torch.cat([ready, self._codes(features.float())], dim=-1) if self.categorical else ready
         if mask is not None or features.ndim != 2:
-            return self._apply(np.asarray(features, dtype=np.float32), offsets, mask)
-        out, start = np.empty(features.shape, dtype=np.float32), 0
+            x = np.asarray(features, dtype=np.float32)
+            ready = self._apply(self._numbers(x), offsets, mask)
+            return np.concatenate([ready, self._codes(x)], axis=-1) if self.categorical else ready
+        width = features.shape[1] + self.added
+        out, start = np.empty((features.shape[0], width), dtype=np.float32), 0
         for block in self._blocks(features, offsets):
-            out[start : start + len(block)] = block
+            rows = slice(start, start + len(block))
+            out[rows, : width - len(self.categorical)] = block
+            if self.categorical:
+                out[rows, width - len(self.categorical) :] = self._codes(dense(features[rows]))
             start += len(block)
         return out
 
@@ -121,7 +163,8 @@ class Preprocessing:
             for name in step.fitted
             if getattr(step, name) is not None
         }
-        return {"steps": config}, arrays
+        categorical = {"categorical": [list(pair) for pair in self.categorical]} if self.categorical else {}
+        return {"steps": config, **categorical}, arrays
 
     @staticmethod
     def from_config(config: dict[str, Any], arrays: dict[str, NDArray[np.float32]]) -> "Preprocessing":
@@ -133,13 +176,43 @@ class Preprocessing:
         """
         steps = []
         for number, entry in enumerate(config["steps"]):
-            one_of("preprocessing", entry["name"], KINDS)
-            kind = KINDS[entry["name"]]
+            one_of("preprocessing", entry["name"], _SAVED)
+            kind = _SAVED[entry["name"]]
             stored = {name: np.asarray(arrays[key]) for name in kind.fitted if (key := f"{number}.{name}") in arrays}
             settings = {key: value for key, value in entry.items() if key != "name"}
             known_options(kind.name, settings, _options(kind()))
             steps.append(kind(**settings, **stored))
-        return Preprocessing(tuple(steps))
+        categorical = config.get("categorical", [])
+        if not all(
+            isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair) for pair in categorical
+        ):
+            bad_value("categorical", "be pairs of column and number of categories", show(str(categorical)))
+        return Preprocessing(tuple(steps), tuple((column, count) for column, count in categorical))
+
+    def _numbers(self, x: Array) -> Array:
+        """Return the columns that are not categorical."""
+        if not self.categorical:
+            return x
+        kept = np.delete(np.arange(x.shape[-1]), [column for column, _ in self.categorical])
+        if not is_tensor(x):
+            return x[..., kept]
+        import torch
+
+        return x.index_select(-1, torch.as_tensor(kept, device=x.device))
+
+    def _codes(self, x: Array) -> Array:
+        """Return the categorical columns: 0 for a missing or unknown category, otherwise its number, from 1."""
+        counts: Array = np.array([count for _, count in self.categorical], dtype=np.float32)
+        columns = [column for column, _ in self.categorical]
+        if not is_tensor(x):
+            codes = x[..., columns]
+            known = (codes >= 0) & (codes < counts) & (codes == np.floor(codes))  # False for NaN
+            return np.where(known, codes + 1, np.float32(0))
+        import torch
+
+        codes = x.index_select(-1, torch.tensor(columns, device=x.device))
+        known = (codes >= 0) & (codes < torch.as_tensor(counts, device=x.device)) & (codes == codes.floor())
+        return torch.where(known, codes + 1, torch.zeros_like(codes))
 
     def _apply(self, x: Array, offsets: Array | None, mask: Array | None) -> Array:
         for step in self.steps:
@@ -149,15 +222,16 @@ class Preprocessing:
     def _blocks(self, features: NDArray[Any], offsets: NDArray[np.int64] | None) -> Iterator[NDArray[np.float32]]:
         """Yield the preprocessed rows in blocks of complete lists; without offsets, in blocks of rows."""
         if offsets is None:
-            for start in range(0, len(features), _ROWS):
-                yield self._apply(np.asarray(features[start : start + _ROWS], dtype=np.float32), None, None)
+            for start in range(0, features.shape[0], _ROWS):
+                rows = dense(features[start : start + _ROWS]).astype(np.float32, copy=False)
+                yield self._apply(self._numbers(rows), None, None)
             return
         first = 0
         while first < len(offsets) - 1:
             last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ROWS, side="right")) - 1)
-            rows = np.asarray(features[offsets[first] : offsets[last]], dtype=np.float32)
+            rows = dense(features[offsets[first] : offsets[last]]).astype(np.float32, copy=False)
             if len(rows):
-                yield self._apply(rows, offsets[first : last + 1] - offsets[first], None)
+                yield self._apply(self._numbers(rows), offsets[first : last + 1] - offsets[first], None)
             first = last
 
 

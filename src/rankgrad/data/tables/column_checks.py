@@ -1,10 +1,12 @@
 """Choose the columns of a table file, and check them: mistakes in numbers, and columns that are left out."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from rankgrad.data.categories import find_categories
 from rankgrad.data.tables.columns import INDEX, USUAL, ChosenColumns, Columns, choose
 from rankgrad.data.tables.errors import TableError, some
 from rankgrad.data.tables.files import TableFile
@@ -13,15 +15,28 @@ _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^(?i)(nan|na|n/a|null|none|[
 
 
 def choose_columns(
-    table: TableFile, columns: Columns, *, labelled: bool, model: Sequence[str] | None = None
+    table: TableFile,
+    columns: Columns,
+    *,
+    labelled: bool,
+    model: Sequence[str] | None = None,
+    categories: Mapping[str, tuple[str, ...]] | None = None,
 ) -> ChosenColumns:
-    """Choose the columns of a table; errors name the file. Warn about columns that are left out."""
-    _check_numbers(table, [name for name in model or () if table.numeric.get(name) is False])
+    """Choose the columns of a table; errors name the file. Warn about columns that are left out.
+
+    `categories` are those of a model or of the training table. With None, they are found in the table.
+    """
+    typed = [*table.typed, *(name for name in categories or () if name in table.names)]
+    texts = [name for name in model or () if table.numeric.get(name) is False and name not in typed]
+    _check_numbers(table, texts)
     try:
-        chosen = choose(columns, table.numeric, labelled=labelled, model=model, partitions=table.partitions)
+        options: dict[str, Any] = {"partitions": table.partitions, "typed": typed}
+        chosen = choose(columns, table.numeric, labelled=labelled, model=model, **options)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{table.path}: {error}") from None
-    table.ids = {name for name in (chosen.qid, chosen.docid) if name is not None}
+    table.ids = {name for name in (chosen.qid, chosen.docid, *chosen.categorical) if name is not None}
+    if chosen.categorical:
+        table.categories = _categories(table, chosen.categorical, categories or {})
     if columns.features is None and model is None:
         _check_numbers(table, [name for name in chosen.unused if not table.numeric[name]])
     extra = [name for name in chosen.unused if table.numeric[name]]
@@ -39,6 +54,24 @@ def choose_columns(
         if index:
             warnings.warn(f"{table.path}: the index of a data frame is not a feature: {some(index)}", stacklevel=3)
     return chosen
+
+
+def _categories(
+    table: TableFile, columns: Sequence[str], known: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the categories of each categorical column. Categories that are not known are found in one pass."""
+    found: dict[str, set[Any]] = {name: set() for name in columns if name not in known}
+    for batch in table.batches([*found]) if found else ():
+        for name, values in found.items():
+            values.update(as_dictionary(batch.column(name)).dictionary.to_pylist())
+    return {name: known[name] if name in known else find_categories(list(found[name]), name) for name in columns}
+
+
+def as_dictionary(column: Any) -> Any:
+    """Return a column of an Arrow table as distinct values and indices."""
+    import pyarrow as pa
+
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 def _check_numbers(table: TableFile, columns: Sequence[str]) -> None:

@@ -33,6 +33,8 @@ class Columns:
         docid: column of the document ids; usual names are `docid`, `doc_id`, `document_id` and `documentid`. A table
             may have no such column.
         weight: column of the document weights; None for no weights.
+        categorical: names or patterns of feature columns that are categories, such as texts or ids. Columns whose type
+            is categorical (in pandas, polars and Arrow) need not be given.
     """
 
     label: str | None = None
@@ -41,9 +43,10 @@ class Columns:
     drop: tuple[str, ...] = ()
     docid: str | None = None
     weight: str | None = None
+    categorical: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("features", "drop"):
+        for name in ("features", "drop", "categorical"):
             given = getattr(self, name)
             if given is not None:
                 object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
@@ -66,6 +69,7 @@ class ChosenColumns:
     docid: str | None = None
     weight: str | None = None
     unused: tuple[str, ...] = ()  # columns without a purpose, such as text
+    categorical: tuple[str, ...] = ()  # features that are categorical
 
     @property
     def keys(self) -> list[str]:
@@ -80,6 +84,7 @@ def choose(
     labelled: bool = True,
     model: Sequence[str] | None = None,
     partitions: Sequence[str] = (),
+    typed: Sequence[str] = (),
 ) -> ChosenColumns:
     """Choose the columns of a table.
 
@@ -89,7 +94,10 @@ def choose(
         labelled: True if the table must have labels.
         model: names of the features of a model, in its order; the table must have all of them.
         partitions: columns that are in the names of folders; they are features only if they are given.
+        typed: columns whose type is categorical.
     """
+    categorical = {*_matching("categorical", given.categorical, numeric), *typed}
+    numeric = {column: known or column in categorical for column, known in numeric.items()}
     label = _named("label", given.label, numeric, needed=labelled)
     qid = _named("qid", given.qid, numeric, needed=True)
     assert qid is not None
@@ -117,7 +125,11 @@ def choose(
     if both := [column for column in features if column in taken]:
         bad_value("features", "not contain the column of labels, query ids, document ids or weights", some(both))
     used = {*features, *taken, *dropped}
-    return ChosenColumns(label, qid, tuple(features), docid, weight, tuple(c for c in numeric if c not in used))
+    if other := [column for column in _matching("categorical", given.categorical, numeric) if column not in features]:
+        bad_value("categorical", "be feature columns", some(other))
+    unused = tuple(column for column in numeric if column not in used)
+    chosen_categorical = tuple(column for column in features if column in categorical)
+    return ChosenColumns(label, qid, tuple(features), docid, weight, unused, chosen_categorical)
 
 
 def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool) -> str | None:

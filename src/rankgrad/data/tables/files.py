@@ -54,7 +54,7 @@ def format_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def open_table(path: str | os.PathLike[str], format: str | None = None) -> "TableFile":
-    """Open a table. The columns are known then; rows are read by `batches`.
+    """Open a table and read the names of its columns; `batches` reads the rows.
 
     Args:
         path: path of a file, or of a folder with Parquet files.
@@ -107,6 +107,9 @@ class TableFile(ABC):
         self.ids: set[str] = set()  # columns of ids, which are read as they are written
         self.partitions: tuple[str, ...] = ()  # columns that are in the names of folders
         self.numeric: dict[str, bool] = {field.name: _is_numeric(field.type) for field in schema}
+        # Columns whose type is categorical. Their values are texts or numbers in a dictionary.
+        self.typed: list[str] = [field.name for field in schema if _is_dictionary(field.type)]
+        self.categories: dict[str, tuple[str, ...]] = {}  # categories of the columns that are read as categories
 
     @property
     def bytes(self) -> int:
@@ -130,12 +133,12 @@ class TableFile(ABC):
             raise self._explain(error, list(columns)) from error
 
     def each_block(self, columns: Sequence[str], use: UseBlock) -> int:
-        """Call a function with blocks of the table, which together contain these columns of all rows; return the rows.
+        """Call a function with blocks that together contain these columns of all rows; return the number of rows.
 
         Args:
             columns: names of columns.
-            use: function of a record batch, the indices of its first row and of its first column in `columns`. It is
-                called in other threads, also at the same time.
+            use: function of a record batch, the index of its first row, and the index of its first column in `columns`.
+                Several threads may call the function at the same time.
         """
         row, waiting = 0, None
         with ThreadPoolExecutor(1) as pool:
@@ -393,6 +396,12 @@ def _delimiter(path: Path, format: str) -> str:
     with pa.input_stream(str(path), compression="detect") as stream:
         header = stream.read(1 << 16).split(b"\n", 1)[0].decode("utf-8", "replace")
     return max(",;\t|", key=header.count)  # the first of equals
+
+
+def _is_dictionary(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_dictionary(kind))
 
 
 def _is_numeric(kind: Any) -> bool:

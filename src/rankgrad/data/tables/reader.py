@@ -3,8 +3,8 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import cache as caches
-from rankgrad.data.dataset import Dataset
-from rankgrad.data.letor.passes import in_memory
-from rankgrad.data.letor.reader import fill_value
+from rankgrad.data.categories import encode
+from rankgrad.data.dataset import Categories, Dataset
+from rankgrad.data.letor.passes import fill_value, in_memory
 from rankgrad.data.list_chunks import ChunkRows, complete_lists
 from rankgrad.data.query_groups import QueryRuns, regroup_runs
 from rankgrad.data.read_summary import ReadSummary
-from rankgrad.data.tables.column_checks import choose_columns
+from rankgrad.data.tables.column_checks import as_dictionary, choose_columns
 from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns
-from rankgrad.data.tables.errors import TableError
+from rankgrad.data.tables.errors import TableError, some
 from rankgrad.data.tables.files import TableFile, open_table
+from rankgrad.errors import bad_value
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ def read_table(
     drop: Sequence[str] = (),
     docid: str | None = None,
     weight: str | None = None,
+    categorical: Sequence[str] = (),
     regroup: bool = False,
     missing: float | Literal["error"] = "error",
     cache: str | os.PathLike[str] | None = None,
@@ -54,6 +56,8 @@ def read_table(
         docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`, if
             there is one.
         weight: column of the document weights; None for no weights.
+        categorical: names or patterns of feature columns that are categories, also columns of text; see
+            `rankgrad.data.categories`. Columns of a categorical type need not be given.
         regroup: True to group the rows by query, with queries in the order of their first rows; with False, a query
             whose rows are not consecutive is an error. `Dataset.in_row_order` restores the order of the file.
         missing: number that replaces nulls, NaN, infinities and values too large for float32; with "error", they are
@@ -68,7 +72,8 @@ def read_table(
         >>> data, data.feature_names
         (Dataset('train.csv', lists=2, documents=3, features=2), ('bm25', 'pagerank'))
     """
-    columns = Columns(label, qid, None if features is None else tuple(features), tuple(drop), docid, weight)
+    chosen = None if features is None else tuple(features)
+    columns = Columns(label, qid, chosen, tuple(drop), docid, weight, tuple(categorical))
     return read_columns(path, columns, regroup=regroup, missing=missing, cache=cache, format=format)
 
 
@@ -78,6 +83,7 @@ def read_columns(
     *,
     labelled: bool = True,
     model: Sequence[str] | None = None,
+    categories: Mapping[str, tuple[str, ...]] | None = None,
     regroup: bool = False,
     missing: float | Literal["error"] = "error",
     cache: str | os.PathLike[str] | None = None,
@@ -93,6 +99,7 @@ def read_columns(
         columns: columns that the user gave.
         labelled: True if the table must have labels; otherwise, the labels of a table without labels are 0.
         model: names of the features of a model; the table must have these columns, in any order.
+        categories: categories of a model or of the training table, by name of the column; None to find them.
         regroup, missing, cache, format: as in `read_table`.
         verify: True to compare a hash of each complete file with the cache.
         report: function that is called with a `ReadSummary`.
@@ -100,14 +107,16 @@ def read_columns(
     """
     fill = fill_value(missing)
     table = open_table(path, format)
-    chosen = choose_columns(table, columns, labelled=labelled, model=model)
+    chosen = choose_columns(table, columns, labelled=labelled, model=model, categories=categories)
     name = table.path.name
+    if cache is not None and chosen.categorical:
+        bad_value("cache", "be None if a column is categorical", some(chosen.categorical))
     if cache is None:
         arrays, summary = _read(table, chosen, regroup, fill, in_memory, progress)
-        data = Dataset(**arrays, name=name, feature_names=chosen.features)
+        data = Dataset(**arrays, name=name, feature_names=chosen.features, categories=_by_column(table, chosen))
     else:
         options = {**asdict(chosen), "regroup": regroup, "missing": fill, "table": table.format}
-        del options["unused"]
+        del options["unused"], options["categorical"]
 
         def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, Sequence[str]]:
             return _read(table, chosen, regroup, fill, new, progress)[1], chosen.features
@@ -126,6 +135,7 @@ def stream_table(
     *,
     features: int | None = None,
     model: Sequence[str] | None = None,
+    categories: Mapping[str, tuple[str, ...]] | None = None,
     missing: float | Literal["error"] = "error",
     documents: int = 16_384,
     format: str | None = None,
@@ -136,14 +146,14 @@ def stream_table(
     A query that occurs again raises an error only at the end of the table. Labels are not read; they are 0.
 
     Args:
-        path, columns, model, missing, format: as in `read_columns`.
+        path, columns, model, categories, missing, format: as in `read_columns`.
         features: number of features of the model, if the model has no names.
         documents: minimum number of documents in each data set, except the last.
         progress: function that is called with the number of rows read so far.
     """
     fill = fill_value(missing)
     table = open_table(path, format)
-    chosen = choose_columns(table, columns, labelled=False, model=model)
+    chosen = choose_columns(table, columns, labelled=False, model=model, categories=categories)
     if features is not None and len(chosen.features) != features:
         expected = f"{features}, the number of features of the model"
         raise TableError(table.path, None, f"{len(chosen.features)} feature columns", expected)
@@ -167,7 +177,9 @@ def stream_table(
         if not done:
             raise _empty(table)
 
-    yield from complete_lists(rows(), documents, table.path.name)
+    known = _by_column(table, chosen)
+    for part in complete_lists(rows(), documents, table.path.name):
+        yield part if known is None else replace(part, categories=known)
     runs.check()
 
 
@@ -218,7 +230,7 @@ def _read(
     """Read a table into arrays that `new` allocates.
 
     Text is read once, because parsing takes long: the features wait in blocks until the number of rows is known. For a
-    cache, text is also read twice, so that it needs little memory.
+    cache, text is read twice, like other formats, so that little memory is needed.
     """
     begun = time.perf_counter()
     runs = QueryRuns(TableError)
@@ -280,7 +292,7 @@ class _FeatureBlocks:
     def add(self, batch: Any, row: int) -> NDArray[np.float32]:
         """Add the features of a batch, and return them. `row` is the first row of the batch, for messages."""
         matrix = np.empty((batch.num_rows, len(self._chosen.features)), np.float32)
-        bad, first = _write_batch(batch.select(self._chosen.features), matrix, 0, None, self._fill)
+        bad, first = _write_batch(self._table, batch.select(self._chosen.features), matrix, 0, None, self._fill)
         if self._fill is None and bad.any():
             column = int(np.flatnonzero(bad)[np.argmin(first[bad > 0])])
             raise _missing(self._table, self._chosen, row + int(first[column]), column)
@@ -320,7 +332,7 @@ def _write_features(
         if row + rows > documents:
             return
         at = None if place is None else place[row : row + rows]
-        count, first = _write_batch(batch, matrix[:, left : left + columns], row, at, fill)
+        count, first = _write_batch(table, batch, matrix[:, left : left + columns], row, at, fill)
         replaced.append(int(count.sum()))
         bad.extend((row + int(first[column]), left + int(column)) for column in np.flatnonzero(count))
         cells += rows * columns
@@ -335,12 +347,42 @@ def _write_features(
 
 
 def _write_batch(
-    batch: Any, matrix: NDArray[np.float32], first: int, place: NDArray[np.int64] | None, fill: float | None
+    table: TableFile,
+    batch: Any,
+    matrix: NDArray[np.float32],
+    first: int,
+    place: NDArray[np.int64] | None,
+    fill: float | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Write a batch to the rows of a matrix; return the number and the first row of the missing values per column."""
+    """Write a batch to the rows of a matrix; return the number and the first row of the missing values per column.
+
+    A missing or unknown category is NaN, and does not count as a missing value.
+    """
     from rankgrad.data.tables.transpose import write_rows
 
-    return write_rows(batch, batch.schema.names, matrix, first, place, 0.0 if fill is None else fill)
+    codes = {}
+    for number, name in enumerate(batch.schema.names):
+        if name in table.categories:
+            column = as_dictionary(batch.column(number))
+            codes[number] = _codes(column, table.categories[name], name)
+            batch = batch.set_column(number, name, column.indices.cast("float32").fill_null(0))
+    found = write_rows(batch, batch.schema.names, matrix, first, place, 0.0 if fill is None else fill)
+    for number, values in codes.items():
+        matrix[slice(first, first + len(values)) if place is None else place, number] = values
+    return found
+
+
+def _codes(column: Any, categories: tuple[str, ...], name: str) -> NDArray[np.float32]:
+    """Return the codes of a column of distinct values and indices."""
+    known = np.append(encode(column.dictionary.to_pylist(), categories, name), np.float32(np.nan))
+    indices = column.indices.cast("int64").fill_null(len(known) - 1).to_numpy(zero_copy_only=False)
+    codes: NDArray[np.float32] = known[indices]
+    return codes
+
+
+def _by_column(table: TableFile, chosen: ChosenColumns) -> Categories | None:
+    found = {chosen.features.index(name): values for name, values in table.categories.items()}
+    return dict(sorted(found.items())) or None
 
 
 def _missing(table: TableFile, chosen: ChosenColumns, row: int, column: int) -> TableError:

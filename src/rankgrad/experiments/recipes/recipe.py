@@ -112,8 +112,8 @@ class Recipe:
     def with_settings(self, settings: Mapping[str, Any]) -> "Recipe":
         """Return the recipe with other settings of its rankers. If you also call `reduced`, call `reduced` first.
 
-        A ranker gets a setting if the recipe gives it for this ranker, or if its kind knows the name. A setting of no
-        ranker is an error.
+        A ranker gets a setting if the recipe gives it for this ranker, or if its kind knows the name. A setting that no
+        ranker has is an error.
 
         Args:
             settings: settings by name, such as `{"encoder": "models/bert"}`.

@@ -69,14 +69,14 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
 
 
 def _averaged(recipe: Any) -> str:
-    """Return over what values are averaged: folds, seeds, both, or nothing (an empty text)."""
+    """Return a text that says what the means are over: folds, seeds, both, or nothing (an empty text)."""
     several = [("folds", any(len(source.folds) > 1 for source in recipe.data))]
     several += [("seeds", any(len(source.seeds) > 1 for source in recipe.data))]
     return " and ".join(name for name, some in several if some)
 
 
 def _summary(made: list[Table], overview: chart_data.Rows, against: str) -> Iterator[str]:
-    """Yield what came out: the best row of each data set, the tests, and the differences from the paper."""
+    """Yield sentences about the results: best row of each data set, tests, and differences from the paper."""
     if any(table.form for table in made):
         yield f"The reduced recipe ran: {len({(row['data'], row['row']) for row in overview})} rows have numbers."
         return

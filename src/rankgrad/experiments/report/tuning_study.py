@@ -223,7 +223,7 @@ def _importance(tried: list[Trial], metric: str, unit: str) -> Iterator[PlainTab
     notes = (
         f"A random forest predicts {metric} of the {len(drawn)} trials after {first} {unit}s from their settings; its "
         f"out-of-bag R² is {fit:.2f}{low}",
-        "importance: drop of its fit when the values of a setting are shuffled, as share of all drops",
+        "importance: loss of the forest's fit if the values of a setting are shuffled, as share of all losses",
         f"trend: rank correlation of a setting with {metric}",
     )
     yield PlainTable("Importance of the settings", ("setting", "importance", "trend"), tuple(rows), notes)

@@ -16,6 +16,7 @@ import numpy as np
 from rankgrad.atomic_files import write_bytes, write_json
 from rankgrad.data import Dataset, Splits
 from rankgrad.data.evaluation import evaluate_lists
+from rankgrad.data.sparse_rows import stack_rows
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
@@ -136,7 +137,7 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
     """Return one data set with the train and validation lists of a cell, for a refit."""
     return replace(
         train,
-        features=np.concatenate([train.features, validation.features]),
+        features=stack_rows([train.features, validation.features]),
         labels=np.concatenate([train.labels, validation.labels]),
         offsets=np.concatenate([train.offsets, validation.offsets[1:] + train.offsets[-1]]),
         qids=np.concatenate([train.qids, validation.qids]),

@@ -8,7 +8,6 @@
 - `ensemble` chooses the weights of an ensemble on scores of lists on which its members were not trained.
 - `final_model` makes the returned model: bags of fold models, one model, an ensemble with a latency limit, a student;
   `latency` measures models, `students` trains students.
-- `run` runs a search from beginning to end; `saved_search` reads a finished search.
 - `run` runs a search from beginning to end.
 - `saved_search` reads a finished search from its folder, for a report.
 """

@@ -148,7 +148,7 @@ FORMS = {SINGLE: best_single, EVEN: even_blend, GREEDY: greedy}
 
 
 def not_clearly_worse(values: Values) -> NDArray[np.bool_]:
-    """Return, for each candidate, whether it is not clearly worse than the best one, `(candidates,)`.
+    """Return False for each candidate that is clearly worse than the best candidate, otherwise True, `(candidates,)`.
 
     Args:
         values: metric of each candidate on each list, `(candidates, lists)`; higher is better.

@@ -21,7 +21,7 @@ _FACTS, _SCORES, _MODEL = "fit.json", "scores.npy", "model"
 
 @dataclass(frozen=True)
 class Fit:
-    """One training: a candidate, and the fold on which it is not trained."""
+    """One training: a candidate, and the held-out fold."""
 
     candidate: str  # name of the candidate
     fold: int  # from 0

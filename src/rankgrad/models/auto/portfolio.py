@@ -68,23 +68,29 @@ class Candidate:
         return str(self.settings["loss"])
 
 
-def candidates(seed: int, installed: Mapping[str, bool]) -> Iterator[Candidate]:
+def candidates(seed: int, installed: Mapping[str, bool], missing: str = "error") -> Iterator[Candidate]:
     """Yield candidates without an end: the portfolio, then draws around entries of the portfolio in turn.
 
     Args:
         seed: random seed of the draws.
         installed: True or False for each kind of ranker: whether its package is installed.
+        missing: treatment of missing values by rankers that do not take NaN.
     """
+    added = {} if missing == "error" else {"missing": missing}
+
+    def candidate(number: int, settings: Mapping[str, Any]) -> Candidate:
+        return Candidate(number, {**settings, **({} if kind_or_default(settings["model"]).takes_missing else added)})
+
     known = [entry for entry in PORTFOLIO if installed[kind_or_default(entry["model"]).name]]
     for number, entry in enumerate(PORTFOLIO, 1):
         if entry in known:
-            yield Candidate(number, dict(entry))
+            yield candidate(number, entry)
     number = len(PORTFOLIO)
     rng = np.random.default_rng([seed, 1])
     while True:
         for place in rng.permutation(len(known)):
             number += 1
-            yield Candidate(number, _near(known[place], int(rng.integers(2**31))))
+            yield candidate(number, _near(known[place], int(rng.integers(2**31))))
 
 
 def installed_kinds() -> dict[str, bool]:

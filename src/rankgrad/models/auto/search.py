@@ -2,8 +2,8 @@
 
 Each candidate is trained with one fold held out. Candidates that are not clearly worse than the best one on the lists
 of this fold are then trained on the other folds. So a candidate has one model per fold, and a score of each list from a
-model that was not trained on it. First come the candidates of the portfolio, then rounds of random draws, of which the
-best third is trained on all folds.
+model that was not trained on it. The candidates of the portfolio are first. Rounds of random draws follow. The
+best third of each round is trained on all folds.
 """
 
 import time
@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value
+from rankgrad.data.preprocessing.missing_values import MISSING
+from rankgrad.errors import bad_value, one_of
 from rankgrad.losses import parse_loss
 from rankgrad.metrics.custom import as_metric
 from rankgrad.models.auto import ensemble
@@ -48,6 +49,7 @@ class SearchSettings:
     seed: int = 0
     memory: int | None = None  # number of bytes that all processes may use together; None for no limit
     jobs: int = 1  # number of trainings at the same time
+    missing: str = "error"  # treatment of missing values by networks; trees take NaN
 
     def check(self) -> None:
         """Raise an error if a setting is wrong."""
@@ -57,6 +59,7 @@ class SearchSettings:
             check_number("minutes", self.seconds / 60)
         for name, least in (("trials", 1), ("folds", 2), ("jobs", 1), ("seed", 0)):
             check_number(name, getattr(self, name), whole=True, least=least, optional=name == "trials")
+        one_of("missing", self.missing, MISSING)
         as_metric(self.metric)
 
 
@@ -122,7 +125,7 @@ class Search:
 
     def run(self) -> Iterator[Entry]:
         """Run the search, and yield the entry of each finished training."""
-        stream = candidates(self.settings.seed, self._installed)
+        stream = candidates(self.settings.seed, self._installed, self.settings.missing)
         size = sum(self._installed[kind_or_default(entry["model"]).name] for entry in PORTFOLIO)
         trials = self.settings.trials
         if trials is None:  # with a number of trials, the same decisions are made again, from the same results
@@ -290,7 +293,7 @@ class Search:
         return Fit(entry.candidate.name, fold, settings, folder, self.lists, stop_at=self.deadline, seconds=longest)
 
     def _known(self, fit: Fit) -> FitResult | None:
-        """Return the result of a fit that need not be repeated: it is finished, or it could not be longer now."""
+        """Return the result of a fit that is finished, or that would not get more time if it were repeated."""
         done = read_result(fit)
         if done is None or not done.stopped or self.left() <= 0:
             return done

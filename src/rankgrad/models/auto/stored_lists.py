@@ -1,6 +1,7 @@
 """Divide lists into folds by query, and store them as files that several processes map into memory."""
 
 import hashlib
+import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset
+from rankgrad.data.categories import from_json, recode, to_json
+from rankgrad.data.sparse_rows import is_sparse, stack_rows
 from rankgrad.data.splitting import lists_with_different_labels, query_order
 from rankgrad.errors import bad_value
 
@@ -44,7 +47,8 @@ class StoredLists:
             (folder / f"{name}.npy").unlink(missing_ok=True)
             if (values := getattr(data, name)) is not None:
                 np.save(folder / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
-        write_json(folder / _ABOUT, {"name": data.name, "feature_names": data.feature_names})
+        about = {"name": data.name, "feature_names": data.feature_names, "categories": to_json(data.categories)}
+        write_json(folder / _ABOUT, about)
         return cls(str(folder), folds, seed, content_hash(data))
 
     def remove(self) -> None:
@@ -85,7 +89,9 @@ def _read(stored: StoredLists) -> Dataset:
     }
     about = read_json(folder / _ABOUT)
     names = about["feature_names"]
-    return Dataset(**arrays, name=about["name"], feature_names=None if names is None else tuple(names))
+    categories = from_json(about["categories"], arrays["features"].shape[1], str(folder / _ABOUT))
+    names = None if names is None else tuple(names)
+    return Dataset(**arrays, name=about["name"], feature_names=names, categories=categories)
 
 
 @lru_cache(maxsize=1)
@@ -98,7 +104,8 @@ def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
 
     The fold depends on seed and query id, and not on the order of the lists. So lists with the same query id, for
     example a query that is in the training and in the validation part, are in the same fold. Each fold has the same
-    number of queries with a list in which labels differ, up to one: in any other list, every order has the same metric.
+    number of queries with a list in which labels differ; the numbers may differ by one. In all other lists, every order
+    has the same metric.
 
     Args:
         data: labelled lists.
@@ -128,6 +135,8 @@ def check_folds(data: Dataset, folds: int) -> int:
         data: labelled lists.
         folds: wanted number of folds.
     """
+    if is_sparse(data.features):
+        bad_value("features", "be dense for an automatic search", "a sparse matrix")
     useful = len(np.unique(data.qids[lists_with_different_labels(data)]))
     if useful < 2:
         got = f"{useful} such quer{'y' if useful == 1 else 'ies'} in {len(data)} lists"
@@ -144,17 +153,18 @@ def joined(first: Dataset, second: Dataset | None) -> Dataset:
     """
     if second is None:
         return first
-    second = second.select_features(first.feature_names)
+    second = recode(second.select_features(first.feature_names), first.categories)
     if first.features.shape[1] != second.features.shape[1]:
         bad_value("validation", f"have {first.features.shape[1]} features", second.features.shape[1])
     weighted = first.weights is not None or second.weights is not None
     return Dataset(
-        features=np.concatenate([first.features, second.features]),
+        features=stack_rows([first.features, second.features]),
         labels=np.concatenate([first.labels, second.labels]),
         offsets=np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]]),
         qids=_distinct(first.qids, second.qids),
         name=first.name,
         feature_names=first.feature_names,
+        categories=first.categories,
         weights=np.concatenate([_weights(first), _weights(second)]) if weighted else None,
     )
 
@@ -176,7 +186,7 @@ def content_hash(data: Dataset) -> str:
     Args:
         data: labelled lists.
     """
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(json.dumps(to_json(data.categories)).encode(), digest_size=16)
     for name in _ARRAYS:
         if (values := getattr(data, name)) is None:
             continue

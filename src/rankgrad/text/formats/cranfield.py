@@ -72,8 +72,8 @@ def qrels(path: Path, files: TextFiles, similar: str = "exclude") -> tuple[Qrels
     Args:
         path: file with lines of `query document code`.
         files: opens the file.
-        similar: `"exclude"`: the document with code -1, one per query and probably the source of the question, is
-            excluded; `"relevant"`: its label is 4.
+        similar: `"exclude"`: the document with code -1 is excluded; each query has one, probably the source of the
+            question. `"relevant"`: its label is 4.
     """
     one_of("similar", similar, SIMILAR)
     labels: Qrels = {}

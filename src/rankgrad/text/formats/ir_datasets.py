@@ -65,7 +65,7 @@ def queries(dataset: Any, fields: tuple[str, ...]) -> Iterator[Record]:
 
 
 def qrels(dataset: Any) -> Qrels:
-    """Return the labels; of repeated labels of a pair, such as those of subtopics, the highest is kept.
+    """Return the labels. If a pair has several labels, for example for subtopics, the highest label is kept.
 
     Args:
         dataset: the data set.

@@ -28,7 +28,7 @@ class CollectionFiles:
 
 
 def kind_of(path: Path, files: TextFiles) -> str | None:
-    """Return the format of a file: `table`, `documents` or `topics` of TREC, `cranfield`; None if it is another one."""
+    """Return the format of a file: `table`, `documents` or `topics` of TREC, `cranfield`; None for other formats."""
     if tables.format_of(path):
         return "table"
     start = files.start(path).lower()

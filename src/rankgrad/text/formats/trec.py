@@ -58,7 +58,7 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
     """Yield the documents of a file.
 
     The title is in `<TITLE>`, `<HEAD>`, `<HEADLINE>`, `<HL>`, `<TI>` or `<TTL>`. The text is in `<TEXT>`, `<LP>` and
-    `<LEADPARA>`; in a document without these, it is all that is neither id nor title.
+    `<LEADPARA>`; in a document without these tags, the text is everything except id and title.
     """
     begin = 0
     parts: list[str] = []

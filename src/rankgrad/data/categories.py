@@ -1,0 +1,179 @@
+"""Encode categorical features: a feature is the position of its value in a sorted list of categories.
+
+The list comes from the training data and is saved with the model. A missing value, and a value that is not in the list,
+is NaN. Categories are texts; a number is its usual text.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.dataset import Categories, Dataset
+from rankgrad.data.sparse_rows import is_sparse
+from rankgrad.errors import bad_type, bad_value, mistyped
+
+_MOST = 1 << 24  # float32 has all whole numbers up to this number
+
+
+def find_categories(values: Any, name: str) -> tuple[str, ...]:
+    """Return the distinct values of a column as sorted texts: whole numbers first. Missing values are left out.
+
+    Args:
+        values: values of the column, `(rows,)`: texts, numbers or booleans.
+        name: name of the column, for messages.
+
+    Example:
+        >>> find_categories(["b", None, "a", "b"], "colour"), find_categories([10, 2, 2.5], "size")
+        (('a', 'b'), ('2', '10', '2.5'))
+    """
+    found = {text for text in _distinct(values, name)[0] if text is not None}
+    if len(found) > _MOST:
+        bad_value(f"the categorical column {name!r}", f"have at most {_MOST:,} values", f"{len(found):,} values")
+    return tuple(sorted(found, key=_sort_key))
+
+
+def encode(values: Any, categories: Sequence[str], name: str) -> NDArray[np.float32]:
+    """Return the position of each value in the list of categories; NaN for a missing or unknown value.
+
+    A number is equal to its usual text, so that the format of a file does not matter.
+
+    Args:
+        values: values of the column, `(rows,)`.
+        categories: categories of the training data.
+        name: name of the column, for messages.
+
+    Example:
+        >>> encode(["b", None, "a", "z"], ("a", "b"), "colour")
+        array([ 1., nan,  0., nan], dtype=float32)
+    """
+    texts, inverse = _distinct(values, name)
+    places: dict[str | None, float] = {value: float(place) for place, value in enumerate(categories)}
+    table = np.array([places.get(text, np.nan) for text in texts], dtype=np.float32)
+    return table[inverse] if len(table) else np.zeros(len(inverse), dtype=np.float32)
+
+
+def recode(data: Dataset, categories: Categories | None) -> Dataset:
+    """Return the data set with the categories of a model.
+
+    Args:
+        data: lists whose categorical features may have other categories, or the same in another order. A feature that
+            is categorical only for the model must contain positions in the categories of the model.
+        categories: categories of the model, by column; None if it has no categorical features.
+    """
+    old, new = data.categories or {}, categories or {}
+    changed = {column: values for column, values in new.items() if column in old and old[column] != values}
+    if not changed:
+        return data if data.categories == categories else replace(data, categories=categories)
+    features = np.array(data.features, dtype=np.float32)
+    for column, values in changed.items():
+        table = np.append(encode(old[column], values, str(column)), np.float32(np.nan))
+        codes = features[:, column]
+        features[:, column] = table[np.where(np.isnan(codes), len(old[column]), codes).astype(np.int64)]
+    return replace(data, features=features, categories=categories)
+
+
+def encode_features(data: Dataset, columns: Iterable[int], known: Categories | None = None) -> Dataset:
+    """Return the data set with numerical features that are encoded as categories.
+
+    Args:
+        data: lists, not sparse.
+        columns: columns of the categorical features.
+        known: categories of the training data; None to find them in the lists.
+    """
+    if is_sparse(data.features):
+        bad_value("features", "be dense if a feature is categorical", "a sparse matrix")
+    features, found = np.array(data.features, dtype=np.float32), dict(data.categories or {})
+    names = data.feature_names or [str(column + 1) for column in range(features.shape[1])]
+    for column in columns:
+        if column not in found:
+            name = names[column]
+            values = find_categories(features[:, column], name) if known is None else known[column]
+            features[:, column] = encode(features[:, column], values, name)
+            found[column] = values
+    return replace(data, features=features, categories=found or None)
+
+
+def column_numbers(given: Iterable[Any], names: Sequence[Any] | None, width: int) -> list[int]:
+    """Return the columns that a user names, sorted: by name, or by position from 0 if the columns have no names.
+
+    Args:
+        given: names or positions.
+        names: names of the columns, or None.
+        width: number of columns.
+    """
+    found = set()
+    for each in [given] if isinstance(given, str | int) else given:
+        if names is not None and each in names:
+            found.add([*names].index(each))
+        elif isinstance(each, int | np.integer) and not isinstance(each, bool) and 0 <= each < width:
+            found.add(int(each))
+        else:
+            known = [str(name) for name in names] if names is not None else []
+            must = "be names of columns" if known else f"be columns, from 0 to {width - 1}"
+            bad_value("categorical", must, mistyped(each, known) if isinstance(each, str) else repr(each))
+    return sorted(found)
+
+
+def to_json(categories: Categories | None) -> dict[str, list[Any]]:
+    """Return categories as JSON values.
+
+    Args:
+        categories: categories by column, or None.
+    """
+    return {str(column): list(values) for column, values in (categories or {}).items()}
+
+
+def from_json(record: Any, features: int, where: str) -> Categories | None:
+    """Return categories from the result of `to_json`, after checks.
+
+    Args:
+        record: JSON value.
+        features: number of features of the model.
+        where: path of the file, for messages.
+    """
+    if not record:
+        return None
+    if not isinstance(record, Mapping) or not all(
+        str(column).isdecimal() and int(column) < features and isinstance(values, list) and _are_values(values)
+        for column, values in record.items()
+    ):
+        bad_value(where, "contain lists of different texts as categories, by column", str(record)[:80])
+    return {int(column): tuple(values) for column, values in record.items()}
+
+
+def _are_values(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values) and len({*values}) == len(values)
+
+
+def _distinct(values: Any, name: str) -> tuple[list[str | None], NDArray[np.int64]]:
+    """Return the distinct values of a column as texts (None for a missing value), and the index of each row in them."""
+    array = np.asarray(values)
+    if array.dtype.kind in "iubf":
+        found, inverse = np.unique(array, return_inverse=True)
+        return [_text(value, name) for value in found.tolist()], inverse.reshape(-1)
+    places: dict[str | None, int] = {}
+    inverse = np.array([places.setdefault(_text(value, name), len(places)) for value in array.tolist()], dtype=np.int64)
+    return list(places), inverse
+
+
+def _text(value: Any, name: str) -> str | None:
+    """Return a value as text; None if it is missing."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or type(value).__name__ == "NAType" or value != value:
+        return None
+    if not isinstance(value, int | float):
+        bad_type(f"the categorical column {name!r}", "contain texts or numbers", type(value).__name__)
+    return str(int(value)) if value == value // 1 else repr(value)
+
+
+def _sort_key(text: str) -> tuple[bool, int, str]:
+    whole = text.removeprefix("-").isdecimal() and len(text) < 19
+    return not whole, int(text) if whole else 0, text

@@ -1,0 +1,118 @@
+"""Encode the categorical columns of an array or a data frame that an estimator receives."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.categories import column_numbers, encode, find_categories
+from rankgrad.data.dataset import Categories
+from rankgrad.data.sparse_rows import is_sparse
+from rankgrad.data.tables.errors import some
+from rankgrad.errors import bad_value
+
+
+def fit_categories(X: Any, given: Iterable[Any] | None) -> Categories | None:
+    """Return the categories of the categorical columns of the training data, by column; None if there are none.
+
+    Columns of a categorical type are categorical: `category` of pandas, `Categorical` and `Enum` of polars, and
+    dictionaries of Arrow.
+
+    Args:
+        X: array or data frame, `(rows, f)`.
+        given: names or positions of more categorical columns, or None.
+    """
+    names = column_names(X)
+    if names is None and given is None:
+        return None
+    shape = getattr(X, "shape", None) or np.shape(X)
+    width = shape[1] if len(shape) > 1 else 0
+    chosen = {*column_numbers([] if given is None else given, names, width)}
+    if names is not None:
+        chosen |= {place for place in range(len(names)) if _is_categorical(X, place)}
+    if chosen and is_sparse(X):
+        bad_value("X", "be dense if a column is categorical", type(X).__name__)
+    found = {place: find_categories(_values(X, place), _name(names, place)) for place in sorted(chosen)}
+    if names is not None and (
+        text := [str(names[place]) for place in range(width) if place not in found and _is_text(X, place)]
+    ):
+        bad_value(
+            "X", f"have numbers in all columns (or categorical={text[:1]} for columns of text)", f"text in {some(text)}"
+        )
+    return found or None
+
+
+def encode_categories(X: Any, categories: Categories | None) -> Any:
+    """Return X with the positions of the categories instead of the values; NaN for a missing or unknown value.
+
+    Args:
+        X: array or data frame with the columns of the training data.
+        categories: categories by column, or None.
+    """
+    if not categories:
+        return X
+    names, width = column_names(X), np.shape(X)[1] if np.ndim(X) == 2 or hasattr(X, "shape") else 0
+    if width <= max(categories):
+        return X  # the number of columns is wrong, and the caller says so
+    codes = {place: encode(_values(X, place), values, _name(names, place)) for place, values in categories.items()}
+    kind = type(X).__module__.partition(".")[0]
+    if names is None:
+        return _in_array(np.asarray(X), codes)
+    if kind == "pandas":
+        return X.assign(**{str(names[place]): values for place, values in codes.items()})
+    if kind == "polars":
+        import polars as pl
+
+        return X.with_columns([pl.Series(names[place], values) for place, values in codes.items()])
+    for place, values in codes.items():
+        X = X.set_column(place, names[place], [values])
+    return X
+
+
+def column_names(X: Any) -> list[Any] | None:
+    """Return the names of the columns of a data frame or an Arrow table; None for an array.
+
+    Args:
+        X: array or data frame.
+    """
+    columns = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if columns is None else [*columns]
+
+
+def _in_array(X: NDArray[Any], codes: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
+    rows = np.empty(X.shape, dtype=np.float32)
+    for place in range(X.shape[1]):
+        rows[:, place] = codes[place] if place in codes else X[:, place]
+    return rows
+
+
+def _values(X: Any, place: int) -> Any:
+    names = column_names(X)
+    if names is None:
+        return np.asarray(X)[:, place]
+    column = X.iloc[:, place] if hasattr(X, "iloc") else X[names[place]]
+    if hasattr(column, "to_pylist"):
+        return np.array(column.to_pylist(), dtype=object)
+    return np.array(column.to_list(), dtype=object) if _is_categorical(X, place) else column.to_numpy()
+
+
+def _kind(X: Any, place: int) -> Any:
+    if hasattr(X, "iloc"):
+        return X.dtypes.iloc[place]
+    return X.dtypes[place] if hasattr(X, "dtypes") else X.schema[place].type
+
+
+def _is_categorical(X: Any, place: int) -> bool:
+    return str(_kind(X, place)).partition("(")[0].partition("<")[0] in ("category", "Categorical", "Enum", "dictionary")
+
+
+def _is_text(X: Any, place: int) -> bool:
+    kind = str(_kind(X, place)).partition("(")[0]
+    if kind in ("str", "string", "String", "Utf8", "large_string"):
+        return True
+    return kind == "object" and any(isinstance(value, str) for value in _values(X, place)[:1000])
+
+
+def _name(names: list[Any] | None, place: int) -> str:
+    return str(place if names is None else names[place])

@@ -1,0 +1,76 @@
+"""Read LETOR text with very many features: a sparse matrix keeps only the values that are not 0."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from rankgrad.data.dataset import Dataset
+from rankgrad.data.letor.blocks import count_block
+from rankgrad.data.letor.chunks import parsed_blocks
+from rankgrad.data.letor.errors import LetorError
+from rankgrad.data.letor.passes import LARGEST_ID
+from rankgrad.data.letor.streams import Block, blocks
+from rankgrad.data.query_groups import QueryRuns, regroup_runs
+from rankgrad.data.sparse_rows import stack_rows
+
+
+def read_sparse(
+    files: list[Path],
+    features: int | None,
+    regroup: bool,
+    fill: float | None,
+    docids: bool,
+    name: str,
+    progress: Callable[[int, int], object] | None = None,
+) -> Dataset:
+    """Read LETOR files as one data set whose features are a SciPy matrix in the CSR format.
+
+    Only a few megabytes of rows are dense at a time.
+
+    Args:
+        files: paths of the files, in order.
+        features: number of features; None for the largest id in the files.
+        regroup: True to group the documents by query.
+        fill: number that replaces values that are not finite; None if they are an error.
+        docids: True to keep document ids.
+        name: name of the data set.
+        progress: function that is called with the number of bytes read so far and the total number of bytes.
+    """
+    if features is None:
+        features = max(count_block(block, LARGEST_ID, False).widest for file in files for block in _blocks(file))
+    if not features:
+        raise LetorError(files[0], None, "no document has a feature", "`feature:value` pairs")
+    lines, rows, row, parts = _AnyOrder() if regroup else QueryRuns(), QueryRuns(), 0, []
+    total, done = sum(file.stat().st_size for file in files), 0
+    for file in files:
+
+        def on_read(read: int, done: int = done) -> None:
+            if progress is not None:
+                progress(done + read, total)
+
+        for part in parsed_blocks(file, features, fill, docids, lines, on_read, sparse=True):
+            rows.add(file, row + part.starts, part.starts, part.qids)
+            row += len(part.labels)
+            parts.append(part)
+        done += file.stat().st_size
+    lines.check()
+    starts, qids = rows.joined()
+    source, lengths, first = regroup_runs(starts, qids, row)
+    matrix, labels = stack_rows([part.features for part in parts]), np.concatenate([part.labels for part in parts])
+    ids = np.concatenate([part.docids for part in parts if part.docids is not None]) if docids else None
+    if len(first) < len(qids):
+        matrix, labels, ids = matrix[source], labels[source], None if ids is None else ids[source]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Dataset(matrix, labels, offsets, qids[first], ids, name)
+
+
+class _AnyOrder(QueryRuns):
+    """Runs of queries that may occur again."""
+
+    def check(self) -> None:
+        return
+
+
+def _blocks(file: Path) -> Iterator[Block]:
+    return blocks(file, lambda piece: None)

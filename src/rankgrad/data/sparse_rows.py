@@ -1,0 +1,50 @@
+"""Rows of a sparse feature matrix (SciPy, in the CSR format): they become dense only in small parts."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Features `(documents, f)`: an array, possibly mapped from a file, or a SciPy matrix or array in the CSR format.
+Features: TypeAlias = Any
+
+
+def is_sparse(features: Any) -> bool:
+    """Return True for a sparse matrix or array of SciPy."""
+    return hasattr(features, "tocsr")
+
+
+def dense(rows: Features) -> NDArray[np.float32]:
+    """Return rows of features as an array. Entries that a sparse matrix does not store are 0."""
+    return np.asarray(rows.toarray() if is_sparse(rows) else rows)
+
+
+def stack_rows(parts: list[Features]) -> Features:
+    """Return the rows of several feature matrices, one below the other; sparse if one of them is sparse."""
+    if not any(map(is_sparse, parts)):
+        return np.concatenate(parts)
+    from scipy import sparse
+
+    return sparse.vstack([sparse.csr_matrix(part) for part in parts], format="csr")
+
+
+def widen(features: Features, width: int) -> Features:
+    """Return the features with columns of 0 at the end, so that there are `width` columns."""
+    if not is_sparse(features):
+        return np.pad(features, ((0, 0), (0, width - features.shape[1])))
+    from scipy import sparse
+
+    parts = (features.data, features.indices, features.indptr)
+    return sparse.csr_matrix(parts, shape=(features.shape[0], width))
+
+
+def replace_column(features: Features, column: int, values: NDArray[np.float32]) -> Features:
+    """Return a copy of the features with other values in one column."""
+    if not is_sparse(features):
+        features = np.array(features, dtype=np.float32)
+        features[:, column] = values
+        return features
+    from scipy import sparse
+
+    parts = [features[:, :column], sparse.csr_matrix(values[:, None]), features[:, column + 1 :]]
+    return sparse.hstack(parts, format="csr")

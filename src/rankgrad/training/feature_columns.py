@@ -1,0 +1,46 @@
+"""Build the parts of a neural ranker that depend on the columns: preprocessing, and embeddings of categories."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rankgrad.data import Dataset, Preprocessing
+from rankgrad.errors import bad_value
+from rankgrad.rankers.custom import as_ranker
+from rankgrad.rankers.embedded import EmbeddedCategories, embedded_width
+from rankgrad.rankers.scorer import Scorer
+from rankgrad.training.settings import Settings
+
+
+def fitted_preprocessing(settings: Settings, data: Dataset) -> Preprocessing:
+    """Return the preprocessing of a run, fitted on the training lists.
+
+    Args:
+        settings: settings of the run.
+        data: training lists.
+    """
+    categorical = tuple((column, len(values)) for column, values in sorted((data.categories or {}).items()))
+    found = replace(settings.preprocessing(), categorical=categorical).fit(data)
+    if any(np.isnan(array).any() for array in found.to_config()[1].values()):
+        must = "not be NaN (or set missing to 'zero', 'mean' or 'indicator')"
+        bad_value("features", must, "missing values in the training lists")
+    return found
+
+
+def make_ranker(model: Any, features: int, steps: Preprocessing) -> Scorer:
+    """Make a ranker for the columns after preprocessing. Categorical features get embeddings.
+
+    Args:
+        model: a spec, a network or a function; see `rankgrad.rankers.custom.as_ranker`.
+        features: number of features of the data.
+        steps: fitted preprocessing.
+    """
+    width = features + steps.added
+    if not steps.categorical:
+        return as_ranker(model, width)
+    counts = [count for _, count in steps.categorical]
+    if not isinstance(model, str):
+        bad_value("model", "be a name such as 'mlp' if a feature is categorical", type(model).__name__)
+    network = as_ranker(model, embedded_width(width, counts))
+    return EmbeddedCategories(width, counts, network.config)

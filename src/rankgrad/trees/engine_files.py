@@ -1,0 +1,236 @@
+"""Write trees in the formats of search engines: Elasticsearch and OpenSearch LTR, RankLib, Solr LTR and Vespa.
+
+The engines compare float32 features with a threshold, but not with the same operator. Each writer changes the threshold
+so that every float32 feature takes the same branch as in the model.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value
+from rankgrad.trees.tree_arrays import TINY, Forest, Tree
+
+FORMATS = ("elasticsearch", "ranklib", "solr", "vespa")
+SLACK = np.float32(1e-6)  # Solr adds this number to each threshold when it reads a model
+_LARGEST = np.finfo(np.float32).max
+
+
+def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str], name: str) -> bytes:
+    """Return the content of a file for a search engine.
+
+    Args:
+        forest: trees of the model.
+        format: a name in `FORMATS`.
+        framework: `"lightgbm"` or `"xgboost"`; Vespa reads the JSON format of each of them.
+        names: names of the features in the engine.
+        name: name of the model in the engine.
+    """
+    _check(forest, format)
+    if format == "elasticsearch":
+        definition = json.dumps(_xgboost(forest, names))
+        return _text({"model": {"name": name, "model": {"type": "model/xgboost+json", "definition": definition}}})
+    if format == "ranklib":
+        return _ranklib(forest)
+    if format == "solr":
+        return _text(_solr(forest, names, name))
+    return _text(_lightgbm(forest, names) if framework == "lightgbm" else _xgboost(forest, names))
+
+
+def has_missing_branch(forest: Forest) -> bool:
+    """Return True if a split treats a missing value in another way than a model that was trained without them.
+
+    LightGBM then treats NaN as 0; XGBoost sends NaN to the right.
+
+    Args:
+        forest: trees of a model.
+    """
+    return any(_missing_splits(tree, forest.inclusive).any() for tree in forest.trees)
+
+
+def _missing_splits(tree: Tree, inclusive: bool) -> NDArray[np.bool_]:
+    usual = _zero_left(tree) if inclusive else np.zeros(len(tree.left), dtype=np.bool_)
+    return (tree.left != -1) & (tree.missing_left != usual)
+
+
+def _zero_left(tree: Tree) -> NDArray[np.bool_]:
+    return tree.threshold >= 0  # only for LightGBM, whose splits are x <= threshold
+
+
+def _check(forest: Forest, format: str) -> None:
+    odd = sum(int((tree.zero_missing & (tree.left != -1) & (tree.missing_left != _zero_left(tree))).sum())
+              for tree in forest.trees)  # fmt: skip
+    if odd:
+        bad_value(
+            "model",
+            f"not treat 0 as a missing value for the format {format}",
+            f"{odd} splits that do (zero_as_missing)",
+        )
+    if format == "ranklib" and has_missing_branch(forest):
+        count = sum(int(_missing_splits(tree, forest.inclusive).sum()) for tree in forest.trees)
+        bad_value(
+            "model",
+            "be trained without missing values for the format ranklib, which has no branch for them",
+            f"{count} splits with such a branch",
+        )
+
+
+def _at_most(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
+    """Return thresholds t for an engine whose test is `x <= t`."""
+    found = tree.threshold
+    if not inclusive:
+        return np.nextafter(found, np.float32(-np.inf))
+    # LightGBM treats numbers from -TINY to TINY as 0, so no threshold may separate them.
+    near = np.where(found < 0, np.nextafter(-TINY, np.float32(-np.inf)), TINY)
+    return np.where(np.abs(found) <= TINY, near, found)
+
+
+def _below(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
+    """Return thresholds t for an engine whose test is `x < t`."""
+    if not inclusive:
+        return tree.threshold
+    return np.minimum(np.nextafter(_at_most(tree, inclusive), np.float32(np.inf)), _LARGEST)
+
+
+def _number(value: Any) -> float:
+    return float(value)  # the decimal digits of the float64 number are exact for engines of both precisions
+
+
+def _text(made: Any) -> bytes:
+    return (json.dumps(made, indent=1) + "\n").encode()
+
+
+def _xgboost(forest: Forest, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the trees as XGBoost's `dump_model` writes them in JSON; the base score is one more tree."""
+
+    def node(tree: Tree, limits: NDArray[np.float32], place: int, depth: int) -> dict[str, Any]:
+        if tree.left[place] == -1:
+            return {"nodeid": place, "leaf": _number(tree.value[place])}
+        left, right = int(tree.left[place]), int(tree.right[place])
+        return {
+            "nodeid": place,
+            "depth": depth,
+            "split": names[tree.feature[place]],
+            "split_condition": _number(limits[place]),
+            "yes": left,
+            "no": right,
+            "missing": left if tree.missing_left[place] else right,
+            "children": [node(tree, limits, left, depth + 1), node(tree, limits, right, depth + 1)],
+        }
+
+    made = [node(tree, _below(tree, forest.inclusive), 0, 0) for tree in forest.trees]
+    return made + ([{"nodeid": 0, "leaf": forest.base}] if forest.base else [])
+
+
+def _lightgbm(forest: Forest, names: Sequence[str]) -> dict[str, Any]:
+    """Return the parts of LightGBM's `dump_model` that Vespa reads. Vespa tests `x < threshold`, not `<=`."""
+
+    def node(tree: Tree, limits: NDArray[np.float32], place: int) -> dict[str, Any]:
+        if tree.left[place] == -1:
+            return {"leaf_value": _number(tree.value[place])}
+        return {
+            "split_feature": int(tree.feature[place]),
+            "threshold": _number(limits[place]),
+            "decision_type": "<=",
+            "default_left": bool(tree.missing_left[place]),
+            "missing_type": "NaN",
+            "left_child": node(tree, limits, int(tree.left[place])),
+            "right_child": node(tree, limits, int(tree.right[place])),
+        }
+
+    structures = [node(tree, _below(tree, forest.inclusive), 0) for tree in forest.trees]
+    trees = [{"tree_index": place, "tree_structure": made} for place, made in enumerate(structures)]
+    # Vespa transforms the scores of objectives such as binary; the scores of a model are not transformed.
+    return {"objective": "custom", "feature_names": [*names], "tree_info": trees, "pandas_categorical": []}
+
+
+def _ranklib(forest: Forest) -> bytes:
+    """Return the trees as RankLib writes a LambdaMART model. Features have numbers from 1."""
+    count = len(forest.trees) + bool(forest.base)
+    lines = ["## LambdaMART", f"## No. of trees = {count}", "", "<ensemble>"]
+
+    def add(tree: Tree, limits: NDArray[np.float32], place: int, indent: str, position: str) -> None:
+        lines.append(f"{indent}<split{position}>")
+        if tree.left[place] == -1:
+            lines.append(f"{indent}\t<output> {_number(tree.value[place])} </output>")
+        else:
+            lines.append(f"{indent}\t<feature> {tree.feature[place] + 1} </feature>")
+            lines.append(f"{indent}\t<threshold> {_number(limits[place])} </threshold>")
+            add(tree, limits, int(tree.left[place]), indent + "\t", ' pos="left"')
+            add(tree, limits, int(tree.right[place]), indent + "\t", ' pos="right"')
+        lines.append(f"{indent}</split>")
+
+    for number, tree in enumerate(forest.trees):
+        lines.append(f'\t<tree id="{number + 1}" weight="1.0">')
+        add(tree, _at_most(tree, forest.inclusive), 0, "\t\t", "")
+        lines.append("\t</tree>")
+    if forest.base:
+        lines += [f'\t<tree id="{count}" weight="1.0">', "\t\t<split>", f"\t\t\t<output> {forest.base} </output>"]
+        lines += ["\t\t</split>", "\t</tree>"]
+    return ("\n".join([*lines, "</ensemble>"]) + "\n").encode()
+
+
+def _solr(forest: Forest, names: Sequence[str], name: str) -> dict[str, Any]:
+    """Return a `MultipleAdditiveTreesModel`. Solr tests `x <= threshold + 1e-6` in float32.
+
+    If the sum cannot be a threshold of a feature, a `StandardNormalizer` multiplies the feature by a power of 2.
+    """
+    missing = has_missing_branch(forest)
+    limits = [_at_most(tree, forest.inclusive) for tree in forest.trees]
+    scales = [_solr_scale(names[place], _of_feature(forest, limits, place)) for place in range(len(names))]
+
+    def node(tree: Tree, limits: NDArray[np.float32], place: int) -> dict[str, Any]:
+        if tree.left[place] == -1:
+            return {"value": str(_number(tree.value[place]))}
+        feature = int(tree.feature[place])
+        limit = _solr_thresholds(limits[[place]] * scales[feature])[0]
+        return {
+            "feature": names[feature],
+            "threshold": str(_number(limit)),
+            **({"missing": "left" if tree.missing_left[place] else "right"} if missing else {}),
+            "left": node(tree, limits, int(tree.left[place])),
+            "right": node(tree, limits, int(tree.right[place])),
+        }
+
+    roots = [node(tree, known, 0) for tree, known in zip(forest.trees, limits, strict=True)]
+    roots += [{"value": str(forest.base)}] if forest.base else []
+    features = []
+    for known, scale in zip(names, scales, strict=True):
+        norm = {"class": "org.apache.solr.ltr.norm.StandardNormalizer", "params": {"avg": "0.0", "std": str(1 / scale)}}
+        features.append({"name": known, **({} if scale == 1 else {"norm": norm})})
+    params: dict[str, Any] = {"isNullSameAsZero": "false"} if missing else {}
+    params["trees"] = [{"weight": "1", "root": root} for root in roots]
+    kind = "org.apache.solr.ltr.model.MultipleAdditiveTreesModel"
+    return {"class": kind, "name": name, "features": features, "params": params}
+
+
+def _of_feature(forest: Forest, limits: list[NDArray[np.float32]], feature: int) -> NDArray[np.float32]:
+    pairs = zip(forest.trees, limits, strict=True)
+    return np.concatenate([known[(tree.left != -1) & (tree.feature == feature)] for tree, known in pairs])
+
+
+def _solr_thresholds(wanted: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return float32 numbers t for which `t + SLACK` is the wanted number in float32; NaN if there is none."""
+    found = np.full(wanted.shape, np.nan, dtype=np.float32)
+    for start in (wanted, wanted - SLACK):
+        for tried in (start, *(np.nextafter(start, np.float32(side)) for side in (-np.inf, np.inf))):
+            found = np.where(np.isnan(found) & (tried + SLACK == wanted), tried, found)
+    return found
+
+
+def _solr_scale(name: str, wanted: NDArray[np.float32]) -> np.float32:
+    """Return the smallest power of 2, from 1, by which a feature is multiplied so that Solr has all thresholds."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for power in range(127):
+            scale = np.float32(2.0**power)
+            if np.isfinite(_solr_thresholds(wanted * scale)).all():
+                return scale
+    sizes = np.abs(wanted[wanted != 0])
+    bad_value(
+        "model",
+        f"have thresholds that Solr can read for the feature {name}",
+        f"thresholds from {sizes.min():g} to {sizes.max():g}",
+    )

@@ -1,0 +1,114 @@
+"""Compute the scores of a file that `rankgrad.trees.engine_files` wrote, as the search engine computes them.
+
+The export uses this module to check a file before it is written.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.trees.engine_files import SLACK
+
+Rows = NDArray[np.float32]
+
+
+class Branch(NamedTuple):
+    """A split of a tree as an engine reads it: `feature < threshold` or `feature <= threshold` goes left."""
+
+    feature: int
+    threshold: np.float32
+    inclusive: bool
+    missing_left: bool
+    left: "Branch | float"
+    right: "Branch | float"
+
+
+def engine_scores(content: bytes, format: str, framework: str, names: list[str]) -> Callable[[Rows], Rows]:
+    """Return a function that computes the scores of documents `(documents, f)` from the content of a file.
+
+    Args:
+        content: content of the file.
+        format: a name in `rankgrad.trees.engine_files.FORMATS`.
+        framework: framework of the trees.
+        names: names of the features, in the order of the columns.
+    """
+    places = {name: place for place, name in enumerate(names)}
+    scales = np.ones(len(names), dtype=np.float32)
+    if format == "ranklib":
+        _, _, xml = content.decode().partition("\n\n")
+        # The text was written by this process, so a parser without limits is safe.
+        trees = [_from_ranklib(tree[0]) for tree in ElementTree.fromstring(xml)]
+    elif format == "solr":
+        made = json.loads(content)
+        for feature in made["features"]:
+            if "norm" in feature:
+                scales[places[feature["name"]]] = np.float32(feature["norm"]["params"]["std"])
+        trees = [_from_solr(tree["root"], places) for tree in made["params"]["trees"]]
+    elif format == "vespa" and framework == "lightgbm":
+        trees = [_from_lightgbm(tree["tree_structure"]) for tree in json.loads(content)["tree_info"]]
+    else:
+        made = json.loads(content)
+        made = json.loads(made["model"]["model"]["definition"]) if format == "elasticsearch" else made
+        trees = [_from_xgboost(tree, places) for tree in made]
+    # Vespa adds the leaves in float64, the others in float32.
+    rounded = np.float64 if format == "vespa" else np.float32
+
+    def score(rows: Rows) -> Rows:
+        total = np.zeros(len(rows))
+        with np.errstate(over="ignore"):
+            scaled = rows / scales
+        for tree in trees:
+            total = (total + _evaluate(tree, scaled)).astype(rounded)
+        return total.astype(np.float32)
+
+    return score
+
+
+def _from_ranklib(split: ElementTree.Element) -> Branch | float:
+    if split[0].tag == "output":
+        return float(split[0].text or "")
+    feature, threshold = int(split[0].text or "") - 1, np.float32(split[1].text or "")
+    return Branch(feature, threshold, True, False, _from_ranklib(split[2]), _from_ranklib(split[3]))
+
+
+def _from_solr(node: dict[str, Any], places: dict[str, int]) -> Branch | float:
+    if "feature" not in node:
+        return float(node["value"])
+    left, right = _from_solr(node["left"], places), _from_solr(node["right"], places)
+    threshold = np.float32(node["threshold"]) + SLACK
+    return Branch(places[node["feature"]], threshold, True, node.get("missing") == "left", left, right)
+
+
+def _from_xgboost(node: dict[str, Any], places: dict[str, int]) -> Branch | float:
+    if "leaf" in node:
+        return float(node["leaf"])
+    left, right = (_from_xgboost(child, places) for child in node["children"])
+    threshold = np.float32(node["split_condition"])
+    return Branch(places[node["split"]], threshold, False, node["missing"] == node["yes"], left, right)
+
+
+def _from_lightgbm(node: dict[str, Any]) -> Branch | float:
+    if "leaf_value" in node:
+        return float(node["leaf_value"])
+    left, right = _from_lightgbm(node["left_child"]), _from_lightgbm(node["right_child"])
+    return Branch(node["split_feature"], np.float32(node["threshold"]), False, node["default_left"], left, right)
+
+
+def _evaluate(tree: Branch | float, rows: Rows) -> NDArray[np.float64]:
+    """Return the value of the leaf of each document, `(documents,)`."""
+    values = np.empty(len(rows))
+    waiting: list[tuple[Branch | float, NDArray[np.intp]]] = [(tree, np.arange(len(rows)))]
+    while waiting:
+        node, here = waiting.pop()
+        if isinstance(node, float):
+            values[here] = node
+            continue
+        column = rows[here, node.feature]
+        left = column <= node.threshold if node.inclusive else column < node.threshold
+        left |= np.isnan(column) & node.missing_left
+        waiting += [(node.left, here[left]), (node.right, here[~left])]
+    return values

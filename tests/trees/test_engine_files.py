@@ -1,0 +1,127 @@
+"""Files of trees for search engines: interpreters that read only the file give the scores of the model."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+from engine_interpreters import scores_of
+from small_trees import every_framework, lists, plan
+
+from rankgrad.models import load
+from rankgrad.trees import engine_files, tree_arrays
+from rankgrad.trees.boosting import boost
+from rankgrad.trees.tree_arrays import Forest, Tree
+
+NAMES = [f"feature_{number}" for number in range(1, 5)]
+WHOLE, MISSING = lists(0), lists(0, nan=True)
+ZEROS = dataclasses.replace(WHOLE, features=np.where(np.abs(WHOLE.features) < 0.5, np.float32(0), WHOLE.features))
+TINY = dataclasses.replace(WHOLE, features=WHOLE.features * np.array([1e-9, -1e-20, 1e7, 1], dtype=np.float32))
+CASES = [
+    ("lightgbm", {"loss": "lambdarank"}),
+    ("lightgbm", {"loss": "native:lambdarank"}),
+    ("lightgbm", {"loss": "softmax", "boosting": "dart"}),
+    ("xgboost", {"loss": "lambdarank"}),
+    ("xgboost", {"loss": "native:rank:ndcg", "base_score": 0.25}),
+    ("xgboost", {"loss": "softmax", "booster": "dart", "rate_drop": 0.5}),
+]
+
+
+def hard_rows(model, nan, count=300):
+    """Thresholds, the float32 numbers on both sides of them, numbers near 0, random numbers and missing values."""
+    forest = tree_arrays.read_splits(model.content(), model.framework)
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((count, model.features), dtype=np.float32)
+    for feature in range(model.features):
+        found = np.concatenate([tree.threshold[(tree.left != -1) & (tree.feature == feature)] for tree in forest.trees])
+        near = [np.nextafter(found, np.float32(side)) for side in (-np.inf, np.inf)]
+        values = np.concatenate([found, *near, [0, 1e-36, -1e-36, 1e-7, -1e-7], [np.nan] if nan else []])
+        drawn = rng.choice(values.astype(np.float32), count)
+        rows[:, feature] = np.where(rng.random(count) < 0.8, drawn, rows[:, feature])
+    return rows
+
+
+def check(model, format, path, nan):
+    done = model.export(path, format=format)
+    assert (done.format, done.difference < 1e-6) == (format, True)
+    rows = hard_rows(model, nan)
+    expected = model.score(rows)
+    scale = max(1.0, float(np.abs(expected).max()))
+    np.testing.assert_allclose(scores_of(path, format, rows, NAMES), expected, rtol=0, atol=1e-6 * scale)
+    assert len(set(expected.tolist())) > 10
+
+
+@pytest.mark.parametrize("format", engine_files.FORMATS)
+@pytest.mark.parametrize(("framework", "settings"), CASES, ids=str)
+def test_engines_give_the_scores_of_the_model(framework, settings, format, tmp_path):
+    for number, data in enumerate((WHOLE, ZEROS, TINY)):
+        model = boost(plan(framework, **settings), data, None)
+        # Without missing values in training, XGBoost sends NaN right; RankLib and Solr take a missing feature as 0.
+        nan = framework == "lightgbm" or format in ("elasticsearch", "vespa")
+        check(model, format, tmp_path / f"model{number}.json", nan)
+
+
+@pytest.mark.parametrize("format", [format for format in engine_files.FORMATS if format != "ranklib"])
+@every_framework
+def test_missing_values_have_their_branch(framework, format, tmp_path):
+    model = boost(plan(framework), MISSING, None)
+    assert engine_files.has_missing_branch(tree_arrays.read_splits(model.content(), framework))
+    check(model, format, tmp_path / "model.json", nan=True)
+
+
+@every_framework
+def test_ranklib_refuses_a_model_that_was_trained_with_missing_values(framework, tmp_path):
+    model = boost(plan(framework), MISSING, None)
+    must = "model must be trained without missing values for the format ranklib, which has no branch for them"
+    with pytest.raises(ValueError, match=rf"^{must}; got \d+ splits with such a branch$"):
+        model.export(tmp_path / "model.txt", format="ranklib")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("format", engine_files.FORMATS)
+def test_what_engines_cannot_hold_is_one_sentence(format, tmp_path):
+    linear = boost(plan("lightgbm", linear_tree=True), WHOLE, None)
+    with pytest.raises(ValueError, match=rf"must have only constant leaves for an export to {format} .*; got linear"):
+        linear.export(tmp_path / "model", format=format)
+    zero = boost(plan("lightgbm", zero_as_missing=True), ZEROS, None)
+    with pytest.raises(ValueError, match=rf"^model must not treat 0 as a missing value for the format {format}; got"):
+        zero.export(tmp_path / "model", format=format)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_names_of_features_and_of_the_model(tmp_path):
+    named = dataclasses.replace(WHOLE, feature_names=("title", "body", "age", "clicks"))
+    model = boost(plan("lightgbm"), named, None)
+    model.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    again.export(tmp_path / "mine.json", format="solr")
+    made = json.loads((tmp_path / "mine.json").read_text())
+    assert (made["name"], [feature["name"] for feature in made["features"]]) == ("mine", [*named.feature_names])
+    rows = hard_rows(model, nan=False)
+    found = scores_of(tmp_path / "mine.json", "solr", rows, named.feature_names)
+    np.testing.assert_allclose(found, model.score(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize("inclusive", [True, False])
+@pytest.mark.parametrize("format", engine_files.FORMATS)
+def test_every_number_takes_its_branch(format, inclusive, tmp_path):
+    """One split; thresholds of all sizes. The tested numbers are the threshold and its neighbours."""
+    sizes = [0.0, 1e-45, 1e-38, 1e-35, 1e-20, 1e-9, 1e-6, 2e-6, 3.3e-6, 1e-3, 0.1, 0.7, 1.0, 31.7, 1e5, 3e30]
+    for size, sign in itertools.product(sizes, (1, -1)):
+        threshold = np.float32(sign * size)
+        left, right = np.array([1, -1, -1]), np.array([2, -1, -1])
+        usual = np.array([inclusive and bool(threshold >= 0), False, False])
+        tree = Tree(
+            np.zeros(3, dtype=np.int64), np.array([threshold, 0, 0], dtype=np.float32), usual,
+            np.zeros(3, dtype=np.bool_), left, right, np.array([0, 1, 2], dtype=np.float32),
+        )  # fmt: skip
+        framework = "lightgbm" if inclusive else "xgboost"
+        content = engine_files.write_trees(Forest([tree], inclusive, 0.0), format, framework, ["a"], "m")
+        (tmp_path / "one").write_bytes(content)
+        near = [np.nextafter(threshold, np.float32(side)) for side in (-np.inf, np.inf)]
+        for value in (threshold, *near):
+            known = 0.0 if inclusive and abs(value) <= np.float32(1e-35) else value  # as LightGBM reads a number
+            expected = 1 if (known <= threshold if inclusive else known < threshold) else 2
+            (found,) = scores_of(tmp_path / "one", format, np.array([[value]], dtype=np.float32), ["a"])
+            assert found == expected, (format, inclusive, threshold, value)
