@@ -8,11 +8,11 @@ training, with all packages and the matrix, is subtracted. The last column is th
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 
 import numpy as np
+from peak_memory import forget_peak, memory, peak
 from scipy import sparse
 
 COLUMNS, USED = 700, 519
@@ -45,13 +45,10 @@ def train(name: str, documents: int, share: float, dense: bool) -> None:
     make(**options).fit(small[0], small[1], qid=small[2])  # compiles kernels and loads packages
     X, y, qid = yahoo_shaped(documents, share)
     given = X.toarray() if dense else X
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    forget_peak("cpu")
+    before = memory("cpu")
     make(**options).fit(given, y, qid=qid)
-    print(
-        json.dumps(
-            {"megabytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, "nnz": int(X.nnz)}
-        )
-    )
+    print(json.dumps({"megabytes": (peak("cpu") - before) / 1e6, "nnz": int(X.nnz)}))
 
 
 def main() -> None:

@@ -37,6 +37,8 @@ VX, VY, VQID = made(seed=1)
 class Column:
     """A model whose score is a column of the features."""
 
+    categories, takes_missing = None, False
+
     features = 3
 
     def __init__(self, column, scale=1.0, shift=0.0):

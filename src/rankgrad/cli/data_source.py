@@ -79,7 +79,8 @@ class DataSource:
         """Return the parts that exist, by name: train, validation and test. A single file is the part `train`.
 
         Args:
-            model: model that scores the data. A table must have the columns of the model. LETOR text gets columns of 0 at the end.
+            model: model that scores the data. A table must have the columns of the model. LETOR text gets the number of
+                features of the model.
             labelled: True if a table must have labels.
         """
         from rankgrad.data.loading import load

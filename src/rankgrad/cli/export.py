@@ -25,7 +25,7 @@ def export(
     model, for inputs of several shapes. An existing file is replaced. A blend is exported to ONNX, as one file with all
     its models. Files for search engines contain the names of the features and the file name as the model's name.
 
-    Examples: `rankgrad export runs/a model.onnx`, `rankgrad export runs/a model.json --format solr`
+    Example: `rankgrad export runs/a model.onnx`, or `rankgrad export runs/a model.json --format solr`
     """
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.shared_options import one_line

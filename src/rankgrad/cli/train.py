@@ -49,7 +49,7 @@ def train(
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
     missing: Annotated[
         str | None,
-        typer.Option(help="NaN: error, zero, mean, indicator, or a number; 'nan' keeps it for trees.", hidden=True),
+        typer.Option(help="NaN: zero, mean, indicator, a number, or nan for trees, which keep it (error)", hidden=True),
     ] = None,
     sparse: Annotated[
         bool, typer.Option("--sparse", help="Read LETOR text with very many features as a sparse matrix.", hidden=True)
@@ -124,7 +124,7 @@ def train(
         bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)
     ] = False,
 ) -> None:
-    """Train a ranker, keep the epoch that is best on validation, and evaluate it on test.
+    """Train a ranker, keep its best epoch on validation, and evaluate it on test.
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """

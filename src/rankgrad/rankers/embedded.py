@@ -1,8 +1,7 @@
 """A ranker with embeddings of categorical features: each category has a vector, which is trained with the ranker."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,23 +20,21 @@ class EmbeddedCategories(Scorer):
     Args:
         features: number of columns, including the categorical columns.
         categories: number of categories of each categorical column.
-        network: ranker of the other columns and the vectors, as `Scorer.config`; its `features` must match.
+        network: ranker of the other columns and the vectors; its number of features must match.
     """
 
     model = "embedded"
 
-    def __init__(self, features: int, categories: Sequence[int], network: Mapping[str, Any]) -> None:
-        from rankgrad.rankers.from_text import build
-
+    def __init__(self, features: int, categories: Sequence[int], network: Scorer) -> None:
         counts = whole_numbers("categories", categories)
-        super().__init__(features, categories=counts, network=dict(network))
+        super().__init__(features, categories=counts, network=network.config)
         self.numbers = features - len(counts)
         if self.numbers < 0:
             bad_value("categories", f"be at most {features} columns", len(counts))
         self.embeddings = nn.ModuleList(nn.Embedding(count + 1, embedding_size(count)) for count in counts)
         for each in self.embeddings:
             nn.init.normal_(each.weight, std=1 / math.sqrt(each.embedding_dim))  # type: ignore[arg-type]
-        self.network = build(**network)
+        self.network = network
         if self.network.features != (width := embedded_width(features, counts)):
             bad_value("features of network", f"be {width}", self.network.features)
 

@@ -40,7 +40,7 @@ def build(model: str, *, features: int, **options: Any) -> Scorer:
         ValueError: option must be an option of mlp (widths, ...); got 'drop'; did you mean 'dropout'?
     """
     if model == EmbeddedCategories.model:  # only in saved models; the training adds it if the data has categories
-        return EmbeddedCategories(features, **options)
+        return EmbeddedCategories(features, options["categories"], build(**options["network"]))
     name = _spelled(model)
     if name in PRESETS:
         options = {**PRESETS[name].options, **options}

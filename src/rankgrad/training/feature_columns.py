@@ -43,4 +43,4 @@ def make_ranker(model: Any, features: int, steps: Preprocessing) -> Scorer:
     if not isinstance(model, str):
         bad_value("model", "be a name such as 'mlp' if a feature is categorical", type(model).__name__)
     network = as_ranker(model, embedded_width(width, counts))
-    return EmbeddedCategories(width, counts, network.config)
+    return EmbeddedCategories(width, counts, network)

@@ -83,6 +83,8 @@ class Settings:
         """Return the settings as JSON values; an object is described as `own:module.name`."""
         values = {name: getattr(self, name) for name in self.names()}
         described = {"model": ranker_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
+        if self.missing == "error":
+            del values["missing"]  # as in version 0.1, whose runs can be resumed
         return {**values, **described, "trackers": list(self.trackers or ())}
 
     def preprocessing(self) -> Preprocessing:

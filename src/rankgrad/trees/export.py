@@ -186,7 +186,7 @@ def _category_columns(forest: Forest, helper: Any) -> tuple[list[Any], dict[str,
     outputs: list[str] = []
     for place, split in enumerate(forest.categorical):
         name = f"category{place}"
-        # A code that is NaN, negative, too large or not whole is a missing category, which has the last row.
+        # A code that is not the number of a category (NaN, negative, large, not whole) has the last row: missing.
         last = np.asarray(len(split.right) - 1, dtype=np.float32)
         constants |= {f"{name}/column": np.array([split.feature]), f"{name}/last": last, f"{name}/table": split.right}
         steps = [

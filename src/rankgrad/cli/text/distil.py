@@ -43,7 +43,7 @@ def distil(
     ] = None,
     folds: Annotated[int | None, typer.Option(help="Number of parts of the queries (5).", hidden=True)] = None,
 ) -> None:
-    """Train a text ranker on the scores of a teacher; labels are used for validation only.
+    """Train a text ranker on the scores of a teacher; labels are used in validation.
 
     Example: `rankgrad text distil INDEX --teacher runs/a --encoder MODEL --out b`
     """

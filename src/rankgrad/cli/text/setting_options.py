@@ -36,7 +36,7 @@ _HELP = {
     "clip": ("Maximum norm of the gradient; none means no limit", "1.0", _FLOAT),
     "temperature": ("Temperature of the cosine of a bi-encoder", "0.05", _FLOAT),
     "passages": ("Long documents: first passage, mean of the passages, or best passage", "first", TEXT),
-    "max_document": ("Maximum number of tokens of a document that is split", "none", _INT),
+    "max_document": ("Maximum number of tokens of a split document", "none", _INT),
     "chunk": ("Number of inputs that the encoder reads at once; memory depends on it", "64", _INT),
     "checkpointing": ("true: the encoder keeps no activations", "False", "<bool>"),
     "patience": ("Maximum epochs without improvement", "none", _INT),

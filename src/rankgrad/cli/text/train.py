@@ -42,7 +42,7 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Fine-tune a text ranker with any loss, and keep the epoch that is best on validation.
+    """Fine-tune a text ranker with any loss, and keep its best validation epoch.
 
     With --fold, three parts of five are for training, one for validation, and one for the test that is printed.
 

@@ -63,9 +63,9 @@ class Preprocessing:
     """
 
     steps: tuple[PreprocessingStep, ...] = ()  # steps in the order in which they are applied, fitted or not
-    # Categorical columns, as pairs of column and number of categories. No step changes these columns. They become the
-    # last columns of the output: 0 for a missing or unknown category, otherwise the number of the category, from 1.
-    categorical: tuple[tuple[int, int], ...] = ()
+    # No step changes categorical columns. They become the last columns of the output: 0 for a missing or unknown
+    # category, otherwise the number of the category, from 1.
+    categorical: tuple[tuple[int, int], ...] = ()  # column and number of categories of each categorical column
 
     @staticmethod
     def parse(text: str) -> "Preprocessing":
