@@ -65,6 +65,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"k": 2, "sigma": 2.0},
     ],
     "list_ap": [{}, {"bins": 4}, {"threshold": 1.0}],
+    "listce": [{}, {"threshold": 1.0}],
     "listmle": [{}, {"ties": "position"}, {"ties": "efron"}, {"ties": "exact"}],
     "listnet": [{}, {"targets": "softmax"}],
     "margin_mse": [{}],

@@ -163,6 +163,12 @@ def unique_softmax(scores, labels, weights=None):
 
 
 @_signal("relevant")
+def listce(scores, labels, threshold=0.0, weights=None):
+    w, logs = _ones(weights, labels), [-softplus(-s) for s in scores]
+    return -sum(w[i] * log_softmax(logs)[i] for i, y in enumerate(labels) if y > threshold)
+
+
+@_signal("relevant")
 def poly1_softmax(scores, labels, epsilon=1.0, weights=None):
     w = _ones(weights, labels)
     share = [w[i] * labels[i] for i in range(len(labels))]

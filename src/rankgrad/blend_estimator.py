@@ -16,6 +16,7 @@ from rankgrad.errors import bad_type, bad_value
 from rankgrad.estimator import Ranker
 from rankgrad.estimator_base import RowRanker, row_weights
 from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
+from rankgrad.models.calibration import read_calibration, write_calibration
 from rankgrad.models.folder import CONFIG, read_config
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.trees import TreeRanker
@@ -86,6 +87,7 @@ class Blend(RowRanker):
         for place, ranker in enumerate(self.rankers, 1):
             ranker.save(folder / f"part-{place}")
         write_blend(folder, self.weights_, {"loss": self.loss, "even": float(self.even)})
+        write_calibration(folder, self.model_.calibration)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Blend":
@@ -103,6 +105,7 @@ class Blend(RowRanker):
             ) from error
         made.n_features_in_, made.categories_ = rankers[0].n_features_in_, rankers[0].categories_
         made._take(BlendModel([ranker.model_ for ranker in rankers], weights, settings))
+        made.model_.calibration = read_calibration(folder)
         return made
 
     def _find_categories(self, X: Any) -> Categories | None:

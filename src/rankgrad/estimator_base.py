@@ -13,6 +13,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring
 from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankgrad.atomic_files import read_json, write_json
@@ -24,6 +25,7 @@ from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
 from rankgrad.metrics import ndcg
+from rankgrad.models.calibration import needed, read_calibration
 
 if TYPE_CHECKING:
     from rankgrad.models.explanation import ListExplanation
@@ -35,6 +37,15 @@ _ROUTING = (
     "and set_fit_request(qid=True) and set_score_request(qid=True) of the ranker"
 )
 ESTIMATOR = "estimator.json"  # file in the folder of the model, with values that only the estimator has
+
+
+def _is_calibrated(ranker: "RowRanker") -> bool:
+    check_is_fitted(ranker)
+    try:
+        needed(ranker.model_)
+    except ValueError as error:
+        raise AttributeError(str(error)) from error
+    return True
 
 
 class RowRanker(BaseEstimator):
@@ -61,6 +72,57 @@ class RowRanker(BaseEstimator):
         scores = np.empty(len(rows), dtype=np.float32)
         scores[rows] = self.model_.score(data.features, data.offsets)
         return scores
+
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        qid: Any = None,
+        group: Any = None,
+        *,
+        method: str = "isotonic",
+        target: str = "binary",
+        threshold: float = 0.0,
+    ) -> "RowRanker":
+        """Fit functions from scores to probabilities on held-out lists, and return the estimator.
+
+        `predict` and the order of the documents do not change; `predict_proba` and `predict_calibrated` become
+        available.
+
+        Args:
+            X, y: features `(rows, f)` and labels `(rows,)` of lists on which the ranker was not trained.
+            qid, group: the lists, as in `fit`.
+            method: `"isotonic"` or `"platt"` (logistic).
+            target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
+                grade, and the expected grade.
+            threshold: threshold of `"binary"`.
+        """
+        check_is_fitted(self)
+        data = self._lists(X, y, qid, group, reset=False)[0]
+        self.model_.calibrate(data, method=method, target=target, threshold=threshold)
+        return self
+
+    @available_if(_is_calibrated)
+    def predict_calibrated(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float64]:
+        """Return one calibrated value per row: the probability of relevance, or the expected grade.
+
+        Args:
+            X: features, `(rows, f)`.
+            qid, group: lists, as in `predict`.
+        """
+        return needed(self.model_).values(self.predict(X, qid, group))
+
+    @available_if(_is_calibrated)
+    def predict_proba(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float64]:
+        """Return the probability of each grade, `(rows, grades)`; of `label > threshold`, the columns are False, True.
+
+        `model_.calibration.grades` has the grades of the columns.
+
+        Args:
+            X: features, `(rows, f)`.
+            qid, group: lists, as in `predict`.
+        """
+        return needed(self.model_).probabilities(self.predict(X, qid, group))
 
     def score(self, X: Any, y: Any, qid: Any = None, group: Any = None, sample_weight: Any = None) -> float:
         """Return the mean nDCG@10 (gain 2^y - 1); the value of a list without a relevant document is 0.
@@ -90,7 +152,8 @@ class RowRanker(BaseEstimator):
         write_json(folder / ESTIMATOR, known, seal=True)
 
     def _take_kept(self, folder: Path) -> None:
-        """Read `estimator.json`, which does not exist if a command trained the model."""
+        """Read `estimator.json`, which does not exist if a command trained the model, and the calibration."""
+        self.model_.calibration = read_calibration(folder)
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
         self.holdout, names = known.get("holdout", self.holdout), known.get("feature_names")

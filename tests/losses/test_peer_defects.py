@@ -12,7 +12,7 @@ from rankgrad.relax import neural_sort, sinkhorn
 
 REQUIRED = {"rmse": {"levels": 5}}
 PAIRWISE = ("ranknet", "hinge", "lambdarank", "lambdaloss")
-BINARY = ("bce", "approx_ap", "approx_mrr", "approx_precision", "smooth_ap", "smooth_precision", "list_ap")
+BINARY = ("bce", "approx_ap", "approx_mrr", "approx_precision", "smooth_ap", "smooth_precision", "list_ap", "listce")
 
 
 def loss_of(name):

@@ -34,6 +34,7 @@ from rankgrad.losses.from_text import parse_loss as parse_loss
 from rankgrad.losses.gumbel import gumbel as gumbel
 from rankgrad.losses.learned import LearnDCG
 from rankgrad.losses.list_ap import list_ap
+from rankgrad.losses.listce import listce
 from rankgrad.losses.listwise import (
     listmle,
     listnet,
@@ -66,6 +67,7 @@ __all__ = [
     "lambdaloss",
     "lambdarank",
     "list_ap",
+    "listce",
     "listmle",
     "listnet",
     "margin_mse",

@@ -3,19 +3,24 @@
 `TrainedModel` is a trained ranker. `RankerKind` is a kind of ranker, which trains and loads models. `register` adds a
 kind, `kind_of` returns the kind of a spec, and `load` reads a saved model of any kind. `FeatureImportance` and
 `ListExplanation` are the results of `feature_importance` and `explain` of a model, `Contributions` that of a kind.
+`Calibration` and `Reliability` are the results of `calibrate` and `reliability`.
 """
 
+from rankgrad.models.calibration import Calibration
 from rankgrad.models.explanation import ListExplanation
 from rankgrad.models.feature_importance import FeatureImportance
 from rankgrad.models.protocol import Contributions, Exported, RankerKind, TrainedModel
 from rankgrad.models.registry import kind_of, load, register
+from rankgrad.models.reliability import Reliability
 
 __all__ = [
+    "Calibration",
     "Contributions",
     "Exported",
     "FeatureImportance",
     "ListExplanation",
     "RankerKind",
+    "Reliability",
     "TrainedModel",
     "kind_of",
     "load",

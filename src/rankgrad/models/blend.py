@@ -15,6 +15,7 @@ from rankgrad import losses
 from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
+from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Callback, Contributions, Exported, Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load
@@ -98,6 +99,7 @@ class BlendModel(TrainedModel):
             model.save(part)
         write_metrics(folder, self.metrics)
         write_blend(folder, self.weights, self.settings, self.feature_names)
+        write_calibration(folder, self.calibration)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
         """Write all models of the blend and their weights as one ONNX file; see `rankgrad.models.blend_export`.

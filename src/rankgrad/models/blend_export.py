@@ -13,7 +13,15 @@ from rankgrad.atomic_files import naming, writing_output
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import Exported, TrainedModel
 from rankgrad.training import export as network_export
-from rankgrad.training.export import CHECKED, PACKAGES, Draw, compare_outputs, need_packages, run_onnx
+from rankgrad.training.export import (
+    CHECKED,
+    PACKAGES,
+    Draw,
+    compare_outputs,
+    need_packages,
+    run_onnx,
+    with_calibration,
+)
 from rankgrad.training.model import Model
 from rankgrad.trees import export as tree_export
 from rankgrad.trees.engine_files import FORMATS
@@ -30,6 +38,7 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
 
     The file has two inputs: `features (lists, n, f)` (float32, raw; NaN for a missing value if all models are trees)
     and `mask (lists, n)` (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0.
+    If the blend is calibrated, there is also the output `calibrated (lists, n)`.
 
     Args:
         blend: blend of networks, trees and other blends, on any device.
@@ -44,15 +53,16 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
     elif path.suffix.lower() != ".onnx":
         bad_value("path", "end in .onnx for a blend if format is None", repr(str(path)))
     need_packages(*PACKAGES)
-    kind = type(blend)
+    kind, given = type(blend), blend
     blend = _on_cpu(blend, kind)
     graph = _BlendGraph(kind)
     graph.add("Identity", graph.add_blend(blend, ""), output="scores")
     content = graph.content(blend.features)
     difference = compare_outputs(run_onnx(content), blend.score, graph.draw)
+    content, calibrated = with_calibration(content, given, graph.draw)
     with writing_output(path) as file, naming(path):
         file.write(content)
-    return Exported(path, "onnx", "onnxruntime", CHECKED, difference)
+    return Exported(path, "onnx", "onnxruntime", CHECKED, difference, calibrated)
 
 
 def _on_cpu(model: Any, kind: type["BlendModel"]) -> Any:

@@ -12,6 +12,7 @@ from rankgrad.errors import bad_value
 
 FORMAT, VERSION = "rankgrad model", 1
 CONFIG, METRICS = "config.json", "metrics.json"
+CALIBRATION = "calibration.json"  # exists only if the model is calibrated; see `rankgrad.models.calibration`
 
 
 def write_config(
@@ -83,12 +84,13 @@ def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
 
 
 def write_metrics(folder: str | PathLike[str], metrics: dict[str, Any]) -> None:
-    """Write the metrics of a model to `metrics.json`.
+    """Write the metrics of a model to `metrics.json`, and remove the calibration of an earlier model in the folder.
 
     Args:
         folder: folder of the model.
         metrics: metrics, as JSON values.
     """
+    (Path(folder) / CALIBRATION).unlink(missing_ok=True)  # the weights may be new
     write_json(Path(folder) / METRICS, metrics, seal=True)
 
 

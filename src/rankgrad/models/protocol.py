@@ -24,8 +24,10 @@ from rankgrad.metrics.evaluate import Evaluation
 from rankgrad.models.folder import CONFIG
 
 if TYPE_CHECKING:
+    from rankgrad.models.calibration import Calibration
     from rankgrad.models.explanation import ListExplanation
     from rankgrad.models.feature_importance import FeatureImportance
+    from rankgrad.models.reliability import Reliability
 
 # Function that is called with the log row of each epoch or tree. If it returns a true value, the training ends.
 Callback = Callable[[dict[str, Any]], Any]
@@ -42,6 +44,7 @@ class Exported:
     engine: str  # program that computed the scores of the check
     shapes: tuple[tuple[int, int], ...]  # shapes of the inputs of the check: (lists, documents)
     difference: float  # largest difference from the scores of the model
+    calibration: float | None = None  # largest difference from the calibrated values; None if the file has none
 
 
 class Contributions(NamedTuple):
@@ -64,6 +67,7 @@ class TrainedModel(ABC):
 
     features: int  # number of features
     feature_names: tuple[str, ...] | None = None  # names of the columns of the training data, if they are known
+    calibration: "Calibration | None" = None  # functions from scores to probabilities, after `calibrate`
     categories: Categories | None = None  # categorical features of the training data and their values, by column
     settings: dict[str, Any]  # settings of the training, as JSON values
     # `metrics` is {unit: number of kept epochs or trees, "validation": {metric: value}, "loss": {parameter: value}}.
@@ -120,6 +124,48 @@ class TrainedModel(ABC):
             format: format of the file; None to choose it by the file extension.
         """
         bad_value("model", "be of a kind that can be exported", type(self).__name__)
+
+    def calibrate(
+        self, data: Dataset, *, method: str = "isotonic", target: str = "binary", threshold: float = 0.0
+    ) -> "Calibration":
+        """Fit functions from scores to probabilities, and keep them in `calibration`; scores do not change.
+
+        Args:
+            data: labelled lists on which the model was not trained.
+            method: `"isotonic"` or `"platt"` (logistic).
+            target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
+                grade, and the expected grade.
+            threshold: threshold of `"binary"`.
+        """
+        from rankgrad.models.calibration import fit_calibration
+
+        options: dict[str, Any] = {"method": method, "target": target, "threshold": threshold}
+        self.calibration = fit_calibration(self.score_lists(data), data, **options)
+        return self.calibration
+
+    def calibrated(self, data: Dataset) -> NDArray[np.float64]:
+        """Return one calibrated value per document of a data set, `(documents,)`: probability or expected grade.
+
+        Args:
+            data: lists.
+        """
+        from rankgrad.models.calibration import needed
+
+        return needed(self).values(self.score_lists(data))
+
+    def reliability(self, data: Dataset, bins: int = 15) -> "list[Reliability]":
+        """Measure probabilities on labelled lists: ECE with an interval, Brier score, and the bins of a plot.
+
+        There is one result per event, such as `label > 0`. The probabilities of a model without calibration are the
+        sigmoids of its scores.
+
+        Args:
+            data: labelled lists on which the model was neither trained nor calibrated.
+            bins: largest number of bins.
+        """
+        from rankgrad.models.calibration import measure_calibration
+
+        return measure_calibration(self.calibration, self.score_lists(data), data, bins)
 
     def feature_importance(
         self,

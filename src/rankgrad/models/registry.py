@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad.errors import bad_type, bad_value, mistyped
+from rankgrad.models.calibration import read_calibration
 from rankgrad.models.folder import CONFIG, feature_names_of, read_config
 from rankgrad.models.protocol import RankerKind, TrainedModel
 
@@ -108,6 +109,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:
     model = saved_kind(folder).load(Path(folder), device)
     if model.feature_names is None:  # a custom kind may not know about names
         model.feature_names = feature_names_of(folder, model.features)
+    model.calibration = read_calibration(folder)
     return model
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
+from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import feature_names_of, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.text.collection import collection_of
@@ -108,6 +109,7 @@ class TextModel(TrainedModel):
         write_metrics(path, self.metrics)
         about = {"settings": self.settings, **({"run": self.run} if self.run else {}), "features": self.features}
         write_config(path, KIND, about, self.feature_names)
+        write_calibration(path, self.calibration)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> "TextModel":

@@ -43,6 +43,7 @@ class Exportable(Protocol):
     ranker: nn.Module
     steps: Preprocessing
     features: int
+    calibration: Any
     feature_names: tuple[str, ...] | None
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]: ...
@@ -81,7 +82,8 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
 
     The file has two inputs: `features (lists, n, f)` (float32, raw) and `mask (lists, n)` (boolean, True for a
     document). The number of lists and n must be at least 1. The output is `scores (lists, n)`; the scores of padding
-    are finite and have no meaning.
+    are finite and have no meaning. If the model is calibrated, an ONNX file also has the output
+    `calibrated (lists, n)`; a `.pt2` file has only scores.
 
     If the model takes missing values, they are NaN. A categorical feature is the position of its category in the list
     `categories` of `config.json`.
@@ -110,9 +112,25 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     with _exporting(model):
         content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
     difference = compare_outputs(run, model.score, _draw(model))
+    content, calibrated = with_calibration(content, model, _draw(model)) if format == "onnx" else (content, None)
     with writing_output(path) as file, naming(path):
         file.write(content)
-    return Exported(path, format, engine, CHECKED, difference)
+    return Exported(path, format, engine, CHECKED, difference, calibrated)
+
+
+def with_calibration(content: bytes, model: Any, draw: "Draw") -> tuple[bytes, float | None]:
+    """Add the calibration of a model to an ONNX file; return the file, and the largest difference or None.
+
+    Args:
+        content: content of the file.
+        model: model of the file; if it is not calibrated, the file does not change.
+        draw: function that returns features for the check.
+    """
+    if model.calibration is None:
+        return content, None
+    from rankgrad.models.calibration_export import add_calibration
+
+    return add_calibration(content, model.calibration, draw, CHECKED)
 
 
 def _engine(model: Exportable, path: Path, format: str) -> Exported:

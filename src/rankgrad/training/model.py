@@ -17,6 +17,7 @@ from rankgrad.custom_objects import describe
 from rankgrad.data import Dataset, Preprocessing
 from rankgrad.data.sparse_rows import dense, rows_per_block
 from rankgrad.errors import bad_value
+from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import (
     CONFIG,
     categories_of,
@@ -192,6 +193,7 @@ class Model(TrainedModel):
         """Write a folder with `config.json`, `model.safetensors`, `preprocessing.safetensors` and `metrics.json`."""
         self.save_config(Path(folder))
         self.save_weights(Path(folder))
+        write_calibration(folder, self.calibration)
 
     def save_config(self, folder: Path) -> None:
         """Write the configuration and the preprocessing, which do not change during training.

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from rankgrad.atomic_files import naming, writing_output
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import Exported
-from rankgrad.training.export import CHECKED, Draw, Run, compare_outputs, engine_names, need_packages, run_onnx
+from rankgrad.training.export import (
+    CHECKED,
+    Draw,
+    Run,
+    compare_outputs,
+    engine_names,
+    need_packages,
+    run_onnx,
+    with_calibration,
+)
 from rankgrad.trees import engine_files
 from rankgrad.trees.engine_scores import engine_scores
 from rankgrad.trees.tree_arrays import TINY, Forest, read_splits
@@ -31,7 +40,8 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
     The check uses inputs of several shapes.
 
     An ONNX file has two inputs: `features (lists, n, f)` (float32, raw, NaN for a missing value) and `mask (lists, n)`
-    (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0.
+    (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0. If the
+    model is calibrated, an ONNX file also has the output `calibrated (lists, n)`; the other formats have only scores.
 
     Args:
         model: model to export.
@@ -54,9 +64,10 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         counts = {column: len(values) for column, values in (model.categories or {}).items()}
         draw = _draw([np.zeros(0, dtype=np.float32)] * model.features, counts)
     difference = compare_outputs(run, model.score, draw)
+    content, calibrated = with_calibration(content, model, draw) if format == "onnx" else (content, None)
     with writing_output(path) as file, naming(path):
         file.write(content)
-    return Exported(path, format, engine, CHECKED, difference)
+    return Exported(path, format, engine, CHECKED, difference, calibrated)
 
 
 def _engine(model: "TreeModel", path: Path, format: str) -> Exported:

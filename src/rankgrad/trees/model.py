@@ -12,6 +12,7 @@ from rankgrad.atomic_files import hash_of, write_bytes
 from rankgrad.data import Dataset
 from rankgrad.data.sparse_rows import dense, is_sparse
 from rankgrad.errors import bad_value
+from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import (
     CONFIG,
     categories_of,
@@ -174,6 +175,7 @@ class TreeModel(TrainedModel):
         about["files"] = {name: hash_of(content)}
         about |= {"zero_missing": True} if self.zero_missing else {}
         write_config(folder, KIND, about, self.feature_names, self.categories)
+        write_calibration(folder, self.calibration)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "cpu") -> "TreeModel":

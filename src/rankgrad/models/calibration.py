@@ -1,0 +1,343 @@
+"""Calibrate a trained model: fit functions from its scores to probabilities, on lists that it was not trained on.
+
+A calibration is fitted per event, `label > t`. `binary` has one event. `grade` has one event per grade above the
+lowest, and so the probability of each grade and the expected grade. All functions are non-decreasing, so they never
+contradict the order by score. Isotonic functions have constant parts; therefore the score still ranks, and the
+probability is an additional output.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.atomic_files import read_json, write_json
+from rankgrad.data import Dataset
+from rankgrad.errors import bad_value, one_of
+from rankgrad.models.folder import CALIBRATION
+from rankgrad.models.reliability import BINS, Reliability, measure_reliability
+
+if TYPE_CHECKING:
+    from rankgrad.models.protocol import TrainedModel
+
+Array = NDArray[np.float64]
+
+METHODS, TARGETS = ("isotonic", "platt"), ("binary", "grade")
+MOST_GRADES = 64  # a label with more different values is not a grade
+FOLDS = 5  # folds of lists with which a calibration is measured
+
+
+@dataclass(frozen=True)
+class LogisticCurve:
+    """Platt's function of a score: the sigmoid of `slope * score + intercept`."""
+
+    slope: float
+    intercept: float
+
+    def __call__(self, scores: Array) -> Array:
+        from scipy.special import expit
+
+        found: Array = expit(self.slope * scores + self.intercept)
+        return found
+
+    @classmethod
+    def fit(cls, scores: Array, relevant: NDArray[np.bool_]) -> "LogisticCurve":
+        """Fit by maximum likelihood with Platt's targets, which are finite also if the scores separate the documents.
+
+        With P documents of the event and N others, the targets are (P + 1) / (P + 2) and 1 / (N + 2).
+        """
+        from sklearn.linear_model import LogisticRegression
+
+        centre, spread = float(scores.mean()), float(scores.std())
+        if not spread > 0:
+            bad_value("scores", "differ between documents", "equal scores")
+        positive, negative = int(relevant.sum()), int((~relevant).sum())
+        targets = np.where(relevant, (positive + 1) / (positive + 2), 1 / (negative + 2))
+        rows = np.concatenate([scores, scores])[:, None]
+        kinds = np.repeat([1, 0], len(scores))
+        weights = np.concatenate([targets, 1 - targets])
+        solver = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200)
+        solver.fit((rows - centre) / spread, kinds, sample_weight=weights)
+        slope = float(solver.coef_[0, 0]) / spread
+        if not slope > 0:
+            bad_value("scores", "be higher for relevant documents on average", f"the slope {slope:.3g}")
+        return cls(slope, float(solver.intercept_[0]) - slope * centre)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as JSON values."""
+        return {"slope": self.slope, "intercept": self.intercept}
+
+    @classmethod
+    def from_json(cls, known: Any) -> "LogisticCurve":
+        """Return the function from JSON values; wrong values are an error."""
+        slope, intercept = _numbers([known["slope"], known["intercept"]]).tolist()
+        if not slope > 0:
+            bad_value("slope", "be above 0", slope)
+        return cls(slope, intercept)
+
+
+@dataclass(frozen=True)
+class IsotonicCurve:
+    """Isotonic regression: a non-decreasing function, linear between knots and constant outside of them."""
+
+    knots: tuple[float, ...]  # scores, increasing
+    values: tuple[float, ...]  # probabilities at the knots, non-decreasing
+
+    def __call__(self, scores: Array) -> Array:
+        return np.interp(scores, self.knots, self.values)
+
+    @classmethod
+    def fit(cls, scores: Array, relevant: NDArray[np.bool_]) -> "IsotonicCurve":
+        """Fit by least squares, with scikit-learn."""
+        from sklearn.isotonic import IsotonicRegression
+
+        found = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(scores, relevant.astype(np.float64))
+        return cls(tuple(found.X_thresholds_.tolist()), tuple(found.y_thresholds_.tolist()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as JSON values."""
+        return {"knots": [*self.knots], "values": [*self.values]}
+
+    @classmethod
+    def from_json(cls, known: Any) -> "IsotonicCurve":
+        """Return the function from JSON values; wrong values are an error."""
+        knots, values = _numbers(known["knots"]), _numbers(known["values"])
+        if len(knots) != len(values) or not len(knots) or (np.diff(knots) <= 0).any():
+            bad_value("knots", "increase, and have one value each", f"{len(knots)} knots and {len(values)} values")
+        if (np.diff(values) < 0).any() or values[0] < 0 or values[-1] > 1:
+            bad_value("values", "be from 0 to 1 and not decrease", "other values")
+        return cls(tuple(knots.tolist()), tuple(values.tolist()))
+
+
+Curve = LogisticCurve | IsotonicCurve
+_CURVES: dict[str, type[LogisticCurve] | type[IsotonicCurve]] = {"platt": LogisticCurve, "isotonic": IsotonicCurve}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Functions from the scores of a model to probabilities.
+
+    Example:
+        >>> one = Calibration("platt", "binary", (0.0, 1.0), (0.0,), (LogisticCurve(2.0, 0.0),))
+        >>> one.values([0.0, 1.0]).round(3).tolist()
+        [0.5, 0.881]
+    """
+
+    method: str  # one of `METHODS`
+    target: str  # one of `TARGETS`
+    grades: tuple[float, ...]  # for `grade`, the grades, the lowest grade first; for `binary`, 0 and 1
+    thresholds: tuple[float, ...]  # threshold t of each event `label > t`, increasing
+    curves: tuple[Curve, ...]  # function of each event
+    lists: int = 0  # number of lists of the fit
+    documents: int = 0  # number of documents of the fit
+
+    def cumulative(self, scores: Any) -> Array:
+        """Return the probability of each event `label > t`, `(documents, events)`. It does not increase with t.
+
+        Args:
+            scores: scores of the model, `(documents,)`.
+        """
+        given = np.asarray(scores, dtype=np.float64)
+        # Logistic functions of two events may cross; the minimum keeps them in order, and non-decreasing.
+        return np.minimum.accumulate(np.stack([curve(given) for curve in self.curves], axis=-1), axis=-1)
+
+    def probabilities(self, scores: Any) -> Array:
+        """Return the probability of each grade, `(documents, grades)`; for `binary`, of 0 and 1.
+
+        Args:
+            scores: scores of the model, `(documents,)`.
+        """
+        above = self.cumulative(scores)
+        edge = np.ones((*above.shape[:-1], 1))
+        return -np.diff(np.concatenate([edge, above, 0 * edge], axis=-1), axis=-1)
+
+    def values(self, scores: Any) -> Array:
+        """Return one calibrated number per document, `(documents,)`: the probability, or the expected grade.
+
+        Args:
+            scores: scores of the model, `(documents,)`.
+        """
+        found: Array = self.grades[0] + self.cumulative(scores) @ np.diff(self.grades)
+        return found
+
+    @property
+    def meaning(self) -> str:
+        """Meaning of `values`, as a name of a column."""
+        return "probability" if self.target == "binary" else "expected_grade"
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Names of the events, such as `label > 0`."""
+        return tuple(f"label > {threshold:g}" for threshold in self.thresholds)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the calibration as JSON values."""
+        about = {"method": self.method, "target": self.target, "lists": self.lists, "documents": self.documents}
+        curves = [curve.to_json() for curve in self.curves]
+        return {**about, "grades": [*self.grades], "thresholds": [*self.thresholds], "curves": curves}
+
+    @classmethod
+    def from_json(cls, known: dict[str, Any]) -> "Calibration":
+        """Return a calibration from JSON values; wrong values are an error.
+
+        Args:
+            known: return value of `to_json`.
+        """
+        one_of("method", known["method"], METHODS)
+        one_of("target", known["target"], TARGETS)
+        grades, thresholds = _numbers(known["grades"]), _numbers(known["thresholds"])
+        curves = tuple(_CURVES[known["method"]].from_json(each) for each in known["curves"])
+        if not len(curves) == len(thresholds) == len(grades) - 1 or not curves:
+            bad_value("curves", "be one per threshold, and one less than the grades", len(curves))
+        if (np.diff(grades) <= 0).any() or (np.diff(thresholds) <= 0).any():
+            bad_value("grades and thresholds", "increase", "other numbers")
+        counts = (int(known.get("lists", 0)), int(known.get("documents", 0)))
+        return cls(
+            known["method"], known["target"], tuple(grades.tolist()), tuple(thresholds.tolist()), curves, *counts
+        )
+
+
+def fit_calibration(
+    scores: Any, data: Dataset, *, method: str = "isotonic", target: str = "binary", threshold: float = 0.0
+) -> Calibration:
+    """Fit a calibration to scores of labelled lists.
+
+    Args:
+        scores: scores of the documents, `(documents,)`.
+        data: labelled lists, on which the model was not trained.
+        method: `"isotonic"` or `"platt"`.
+        target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
+            grade, and the expected grade.
+        threshold: threshold of `"binary"`.
+    """
+    one_of("method", method, METHODS)
+    one_of("target", target, TARGETS)
+    given, labels = np.asarray(scores, dtype=np.float64), np.asarray(data.labels, dtype=np.float64)
+    if not len(given):
+        bad_value("data", "contain held-out lists with documents", "no documents")
+    if not np.isfinite(given).all():
+        bad_value("scores", "be finite for a calibration", "NaN or infinity")
+    grades = np.array([0.0, 1.0])
+    thresholds = np.array([float(threshold)])
+    if target == "grade":
+        grades = np.unique(labels)
+        if len(grades) > MOST_GRADES:
+            bad_value("labels", f"have at most {MOST_GRADES} different values for target='grade'", len(grades))
+        thresholds = grades[:-1]
+    if target == "grade" and len(grades) < 2:
+        bad_value("labels", "have at least two different values", f"only {grades[0]:g}")
+    curves = []
+    for cut in thresholds:
+        relevant = labels > cut
+        if relevant.all() or not relevant.any():
+            got = f"{'no' if not relevant.any() else 'only'} documents with label > {cut:g}"
+            bad_value("data", f"contain documents with and without label > {cut:g}", got)
+        curves.append(_CURVES[method].fit(given, relevant))
+    kept = (tuple(grades.tolist()), tuple(thresholds.tolist()), tuple(curves))
+    return Calibration(method, target, *kept, lists=len(data), documents=len(given))
+
+
+def measure_calibration(
+    calibration: Calibration | None, scores: Any, data: Dataset, bins: int = BINS
+) -> list[Reliability]:
+    """Measure the probabilities of a calibration on labelled lists, one result per event.
+
+    Args:
+        calibration: calibration of the model; None to use the sigmoid of the scores for `label > 0`, as `bce` does.
+        scores: scores of the documents, `(documents,)`.
+        data: labelled lists.
+        bins: largest number of bins.
+    """
+    used = calibration or Calibration("platt", "binary", (0.0, 1.0), (0.0,), (LogisticCurve(1.0, 0.0),))
+    return _measure(used, used.cumulative(scores), data, bins)
+
+
+def cross_measure(
+    scores: Any, data: Dataset, *, bins: int = BINS, seed: int = 0, **options: Any
+) -> list[Reliability] | None:
+    """Measure a calibration without lists of its own: it is fitted on four fifths of the lists, for the last fifth.
+
+    Return None if there are too few lists.
+
+    Args:
+        scores: scores of the documents, `(documents,)`.
+        data: labelled lists, on which the model was not trained.
+        bins: largest number of bins.
+        seed: random seed of the five parts.
+        options: options of `fit_calibration`.
+    """
+    if len(data) < FOLDS:
+        return None
+    given, whole = np.asarray(scores, dtype=np.float64), fit_calibration(scores, data, **options)
+    part = np.random.default_rng(seed).permutation(len(data)) % FOLDS
+    rows = np.repeat(part, data.lengths)
+    found = np.empty((len(given), len(whole.thresholds)))
+    for fold in range(FOLDS):
+        try:
+            fitted = fit_calibration(given[rows != fold], data.take(np.flatnonzero(part != fold)), **options)
+        except ValueError:
+            return None
+        if fitted.thresholds != whole.thresholds:
+            return None
+        found[rows == fold] = fitted.cumulative(given[rows == fold])
+    return _measure(whole, found, data, bins)
+
+
+def _measure(calibration: Calibration, cumulative: Array, data: Dataset, bins: int) -> list[Reliability]:
+    labels = np.asarray(data.labels)
+    columns = zip(cumulative.T, calibration.thresholds, calibration.events, strict=True)
+    return [measure_reliability(each, labels > cut, data.offsets, event=name, bins=bins) for each, cut, name in columns]
+
+
+def needed(model: "TrainedModel") -> Calibration:
+    """Return the calibration of a model; a model without calibration is an error.
+
+    Args:
+        model: trained model.
+    """
+    if model.calibration is None:
+        bad_value("model", "be calibrated (`calibrate`, or `rankgrad calibrate`)", "a model without a calibration")
+    return model.calibration
+
+
+def write_calibration(folder: str | PathLike[str], calibration: Calibration | None) -> None:
+    """Write the calibration of a model to `calibration.json`; without a calibration, remove this file.
+
+    Args:
+        folder: folder of the model.
+        calibration: calibration, or None.
+    """
+    path = Path(folder) / CALIBRATION
+    if calibration is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_json(path, calibration.to_json(), seal=True)
+
+
+def read_calibration(folder: str | PathLike[str]) -> Calibration | None:
+    """Return the calibration of a saved model, or None if there is none.
+
+    Args:
+        folder: folder of the model.
+    """
+    path = Path(folder) / CALIBRATION
+    if not path.is_file():
+        return None
+    known = read_json(path)
+    try:
+        return Calibration.from_json(known)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path} must be a calibration; got the error {error}") from error
+
+
+def _numbers(values: Sequence[Any]) -> Array:
+    if not isinstance(values, list) or not all(type(each) in (int, float) for each in values):
+        bad_value("values", "be lists of numbers", repr(values)[:80])
+    found = np.array(values, dtype=np.float64)
+    if not np.isfinite(found).all():
+        bad_value("values", "be finite", "NaN or infinity")
+    return found

@@ -1,0 +1,181 @@
+"""Measure probabilities against labels: expected calibration error (ECE), Brier score and the bins of a plot.
+
+The bins have the same number of documents. Equal probabilities are in the same bin. The ECE is the mean over documents
+of the absolute difference between the mean probability and the share of relevant documents of their bin. Noise of the
+labels raises it: with few documents, even exact probabilities have an ECE above 0.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.errors import bad_value
+
+Array = NDArray[np.float64]
+
+BINS, CONFIDENCE = 15, 0.95
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Agreement of probabilities with labels; `str` shows one row per bin."""
+
+    event: str  # event that the probabilities are about, such as `label > 0`
+    ece: float  # expected calibration error
+    interval: tuple[float, float]  # bootstrap interval of the ECE over the lists
+    brier: float  # mean squared difference between probability and event
+    predicted: Array  # mean probability of each bin, `(bins,)`
+    observed: Array  # share of documents with the event in each bin, `(bins,)`
+    low: Array  # lower ends of the bootstrap intervals of `observed`, `(bins,)`
+    high: Array  # upper ends, `(bins,)`
+    counts: NDArray[np.int64]  # number of documents of each bin, `(bins,)`
+    lists: int  # number of lists
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.event}: ECE {self.ece:.4f} [{self.interval[0]:.4f}, {self.interval[1]:.4f}], Brier {self.brier:.4f}"
+        )
+        bins = zip(self.predicted, self.observed, self.counts, strict=True)
+        rows = [f"{mean:11.4f}  {share:8.4f}  {count:9d}" for mean, share, count in bins]
+        return "\n".join([head, "probability  observed  documents", *rows])
+
+    def row(self) -> tuple[str, ...]:
+        """Return the row of a table of metrics: name, value, interval, number of lists, event, and empty cells."""
+        low, high = self.interval
+        return ("ECE", f"{self.ece:.4f}", f"[{low:.4f}, {high:.4f}]", str(self.lists), self.event, "", "", "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as JSON values."""
+        about: dict[str, Any] = {"event": self.event, "ece": self.ece, "interval": [*self.interval]}
+        names = ("predicted", "observed", "low", "high", "counts")
+        bins = zip(*(getattr(self, name).tolist() for name in names), strict=True)
+        return {
+            **about, "brier": self.brier, "lists": self.lists,
+            "bins": [dict(zip(names, row, strict=True)) for row in bins],
+        }  # fmt: skip
+
+
+def expected_calibration_error(probabilities: Any, relevant: Any, bins: int = BINS) -> float:
+    """Return the expected calibration error of probabilities, with bins of equal numbers of documents.
+
+    Args:
+        probabilities: probability of each document, `(documents,)`.
+        relevant: True for the documents with the event, `(documents,)`.
+        bins: largest number of bins.
+
+    Example:
+        >>> expected_calibration_error([0.2, 0.2, 0.8, 0.8], [False, False, True, False], bins=2)
+        0.25
+    """
+    given, event = _checked(probabilities, relevant, bins)
+    gaps = np.bincount(equal_bins(given, bins), given - event)
+    return float(np.abs(gaps).sum() / len(given))
+
+
+def measure_reliability(
+    probabilities: Any,
+    relevant: Any,
+    offsets: Any,
+    *,
+    event: str = "label > 0",
+    bins: int = BINS,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Reliability:
+    """Measure probabilities of documents against their labels, with bootstrap intervals over the lists.
+
+    The interval of the ECE is that of `containing_interval`. A bootstrap sample has more noise per bin than the lists
+    themselves, so its ECE is higher on average, and the upper end of the interval is conservative.
+
+    Args:
+        probabilities: probability of each document, `(documents,)`.
+        relevant: True for the documents with the event, `(documents,)`.
+        offsets: offsets of the lists, `(lists + 1,)`.
+        event: name of the event.
+        bins: largest number of bins.
+        bootstrap: number of bootstrap samples.
+        seed: random seed of the bootstrap.
+    """
+    given, truth = _checked(probabilities, relevant, bins)
+    places = np.asarray(offsets, dtype=np.int64)
+    owner = np.repeat(np.arange(len(places) - 1), np.diff(places))
+    _, chosen = np.unique(equal_bins(given, bins), return_inverse=True)
+    sums = np.stack(
+        [list_sums(values, owner, chosen, len(places) - 1) for values in (given, truth, np.ones_like(given))]
+    )
+    predicted, hits, counts = sums.sum(axis=1)  # (bins,) each
+    ece = float(np.abs(predicted - hits).sum() / len(given))
+    drawn = resampled(len(places) - 1, bootstrap, seed) @ sums  # (3, samples, bins)
+    samples = np.abs(drawn[0] - drawn[1]).sum(axis=1) / drawn[2].sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        shares = drawn[1] / drawn[2]  # NaN if a sample has no document in the bin
+    ends = np.nanquantile(shares, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2], axis=0)
+    return Reliability(
+        event, ece, containing_interval(ece, samples), float(((given - truth) ** 2).mean()), predicted / counts,
+        hits / counts, ends[0], ends[1], counts.astype(np.int64), len(places) - 1,
+    )  # fmt: skip
+
+
+def equal_bins(probabilities: Array, bins: int) -> NDArray[np.int64]:
+    """Return the bin of each document: bins of equal size by probability, and equal probabilities in the same bin.
+
+    Args:
+        probabilities: probability of each document, `(documents,)`.
+        bins: largest number of bins.
+    """
+    below = np.searchsorted(np.sort(probabilities), probabilities, side="left")
+    return (below * bins // max(len(probabilities), 1)).astype(np.int64)
+
+
+def list_sums(values: Array, owner: NDArray[np.int64], bins: NDArray[np.int64], lists: int) -> Array:
+    """Return the sums of values per list and bin, `(lists, bins)`.
+
+    Args:
+        values: number of each document, `(documents,)`.
+        owner: list of each document, `(documents,)`.
+        bins: bin of each document, `(documents,)`.
+        lists: number of lists.
+    """
+    count = int(bins.max(initial=0)) + 1
+    found: Array = np.bincount(owner * count + bins, values, minlength=lists * count).astype(np.float64)
+    return found.reshape(lists, count)
+
+
+def resampled(lists: int, samples: int, seed: int) -> Array:
+    """Return how often each bootstrap sample contains each list, `(samples, lists)`. No sample is empty.
+
+    Args:
+        lists: number of lists.
+        samples: number of samples.
+        seed: random seed.
+    """
+    drawn = np.random.default_rng(seed).multinomial(lists, np.full(lists, 1 / lists), size=samples)
+    return drawn.astype(np.float64)
+
+
+def containing_interval(value: float, samples: Array) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of a value, extended so that it contains the value.
+
+    The ECE of bootstrap samples is biased upwards, so all its percentiles may be above the value itself.
+
+    Args:
+        value: value of all lists.
+        samples: values of the bootstrap samples.
+    """
+    low, high = np.quantile(samples[np.isfinite(samples)], [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2])
+    return min(value, float(low)), max(value, float(high))
+
+
+def _checked(probabilities: Any, relevant: Any, bins: int) -> tuple[Array, Array]:
+    given, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(relevant, dtype=np.float64)
+    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
+        bad_value("bins", "be at least 1", bins)
+    if given.ndim != 1 or given.shape != truth.shape:
+        bad_value("probabilities", "have one value per document, as relevant", f"{given.shape} and {truth.shape}")
+    if not len(given):
+        bad_value("probabilities", "contain at least one document", "none")
+    if not ((given >= 0) & (given <= 1)).all():
+        bad_value("probabilities", "be from 0 to 1", "NaN or a value outside")
+    return given, truth

@@ -1,0 +1,82 @@
+"""Calibration: values of scikit-learn, the order of the scores, saved folders, ONNX files, and errors."""
+
+import numpy as np
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+
+from rankgrad import models
+from rankgrad.data import from_arrays
+from rankgrad.models.calibration import fit_calibration
+from rankgrad.models.reliability import expected_calibration_error, measure_reliability
+
+RNG = np.random.default_rng(0)
+SCORES = RNG.normal(size=400).round(2)
+LABELS = RNG.binomial(2, 1 / (1 + np.exp(1 - 1.5 * SCORES)))
+DATA = from_arrays(SCORES[:, None], LABELS, qid=np.repeat(np.arange(40), 10))[0]
+
+
+def test_isotonic_is_that_of_scikit_learn():
+    new = np.linspace(-5, 5, 301)
+    found = fit_calibration(SCORES, DATA, target="grade").cumulative(new)
+    for place in range(2):
+        peer = IsotonicRegression(out_of_bounds="clip").fit(SCORES, np.greater(LABELS, place))
+        np.testing.assert_allclose(found[:, place], peer.predict(new), atol=1e-12)
+
+
+def test_platt_is_that_of_scikit_learn():
+    base = LogisticRegression(C=np.inf).fit(SCORES[:, None], LABELS > 0)
+    peer = CalibratedClassifierCV(FrozenEstimator(base), method="sigmoid", ensemble=False).fit(
+        SCORES[:, None], LABELS > 0
+    )
+    logits = base.decision_function(SCORES[:, None])
+    found = fit_calibration(logits, DATA, method="platt").values(logits)
+    np.testing.assert_allclose(found, peer.predict_proba(SCORES[:, None])[:, 1], atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["isotonic", "platt"])
+def test_grades_are_ordered_and_never_contradict_the_scores(method):
+    found = fit_calibration(SCORES, DATA, method=method, target="grade")
+    ordered = np.sort(SCORES)
+    assert (np.diff(found.cumulative(ordered), axis=1) <= 0).all()
+    assert (np.diff(found.values(ordered)) >= 0).all()
+    np.testing.assert_allclose(found.probabilities(SCORES) @ found.grades, found.values(SCORES), atol=1e-12)
+
+
+def test_ece_is_that_of_a_plain_loop():
+    p, y = np.sort(RNG.random(60)), RNG.random(60) < 0.5
+    gaps = [abs(p[at : at + 6].sum() - y[at : at + 6].sum()) for at in range(0, 60, 6)]
+    assert expected_calibration_error(p, y, bins=10) == pytest.approx(sum(gaps) / 60)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_interval_of_ece_contains_its_estimate(seed):
+    rng = np.random.default_rng(seed)
+    p = rng.random(300)
+    found = measure_reliability(p, rng.random(300) < p, np.arange(0, 301, 10), bootstrap=200)
+    assert 0 <= found.interval[0] <= found.ece <= found.interval[1]
+    assert found.interval[0] < found.interval[1]
+
+
+def test_bad_input_is_one_sentence():
+    with pytest.raises(ValueError, match="data must contain documents with and without label > 5; got no documents"):
+        fit_calibration(SCORES, DATA, threshold=5)
+    with pytest.raises(ValueError, match="scores must be finite for a calibration; got NaN"):
+        fit_calibration(np.full(400, np.nan), DATA)
+    with pytest.raises(ValueError, match="data must contain held-out lists with documents; got no documents"):
+        fit_calibration(SCORES[:0], DATA.take(slice(0)))
+
+
+def test_saved_exported_and_removed_with_new_weights(tmp_path):
+    model = models.kind_of("linear").fit({"model": "linear", "epochs": 2, "loss": "bce", "lr": 0.1}, DATA)
+    before = model.score_lists(DATA)
+    known = model.calibrate(DATA, target="grade")
+    model.save(tmp_path)
+    again = models.load(tmp_path)
+    assert again.calibration == known
+    np.testing.assert_array_equal(again.score_lists(DATA), before)
+    assert model.export(tmp_path / "a.onnx").calibration < 1e-6
+    model.save_weights(tmp_path)
+    assert models.load(tmp_path).calibration is None
