@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 # Python keeps what it compiles, even where the environment says otherwise: the tests start many processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all release-check attack lint types docs clean
+.PHONY: demo test test-all release-check attack lint types docs pages clean
 
 # One thread per process: threads that wait for each other cost more than they bring, if other programs also run.
 demo: $(VENV)/.core
@@ -39,8 +39,12 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# Rebuilds the pictures and tables in docs/ from the code.
+# Builds the site in build/site/html, offline; warnings are errors.
 docs: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python docs/build_site.py
+
+# Rebuilds the pictures and tables in docs/ from the code and the measurements.
+pages: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 
 # With --no-compile, Python compiles a module when it is first imported: most modules of the packages never are.

@@ -19,7 +19,6 @@ COLUMNS, USED = 700, 519
 RANKERS = {
     "lightgbm": {"framework": "lightgbm", "trees": 20, "threads": 1, "holdout": 0.0},
     "xgboost": {"framework": "xgboost", "trees": 20, "threads": 1, "holdout": 0.0},
-    "linear": {"model": "linear", "epochs": 2, "holdout": 0.0, "device": "cpu"},
     "mlp": {"model": "mlp:widths=64", "epochs": 2, "holdout": 0.0, "device": "cpu"},
 }
 

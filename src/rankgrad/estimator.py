@@ -14,6 +14,7 @@ from torch import nn
 
 from rankgrad.atomic_files import write_bytes
 from rankgrad.data.preprocessing.pipeline import StandardisePerQuery
+from rankgrad.data.sparse_rows import rows_per_block
 from rankgrad.errors import bad_value
 from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
 from rankgrad.losses.custom import as_loss
@@ -257,7 +258,7 @@ class Ranker(RowRanker):
             config = self.model_.ranker.config
             name = self.model_.steps if per_query else config.get("description", config["model"])
             bad_value("qid or group", f"be given, because with {name} a score depends on the whole list", "neither")
-        return self.model_.score(X, np.append(np.arange(0, X.shape[0], _ROWS), X.shape[0]))
+        return self.model_.score(X, np.append(np.arange(0, X.shape[0], rows_per_block(X, _ROWS)), X.shape[0]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickle. Its tensors are on the CPU, so that a machine without a GPU can load it."""

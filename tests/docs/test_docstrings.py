@@ -1,15 +1,19 @@
 """Every parameter of the public surface has a description: in an `Args:` section, or beside a field of a dataclass."""
 
-import ast
 import dataclasses
 import importlib
 import inspect
 import re
-import textwrap
+import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
+from paths import ROOT
+
+sys.path.append(str(ROOT / "docs"))
+
+from pages import docstrings
 
 # Packages and modules, and public names beside those in `__all__`.
 SURFACE = {
@@ -28,39 +32,9 @@ SURFACE = {
     "rankgrad.trees": (),
 }
 
-ENTRY = re.compile(r"    (\*{0,2}\w+(?:, \*{0,2}\w+)*):(.*)")
-
 
 def entries(documented):
-    """The names in the `Args:` section of a docstring, each with its description."""
-    found, names = {}, []
-    lines = iter((inspect.getdoc(documented) or "").splitlines())
-    for line in lines:
-        if line == "Args:":
-            break
-    for line in lines:
-        if line and not line.startswith("    "):
-            break
-        if entry := ENTRY.fullmatch(line):
-            names = [name.lstrip("*") for name in entry[1].split(", ")]
-            found |= dict.fromkeys(names, entry[2].strip())
-        elif names and line.startswith(" " * 8):
-            found |= {name: f"{found[name]} {line.strip()}".strip() for name in names}
-        elif line:
-            raise AssertionError(f"a line of Args that names no parameter: {line.strip()!r}")
-    return found
-
-
-def field_comments(cls):
-    """The fields of a class that have a comment on their line."""
-    source = textwrap.dedent(inspect.getsource(cls))
-    lines = source.splitlines()
-    nodes = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]
-    return {
-        node.target.id: comment
-        for node in nodes
-        if (comment := lines[node.end_lineno - 1][node.end_col_offset :].strip().lstrip("# "))
-    }
+    return docstrings.arguments(inspect.getdoc(documented))
 
 
 def parameters(function):
@@ -110,7 +84,7 @@ def described_fields(cls):
     found = {}
     for each in reversed(cls.__mro__):
         if each.__module__.startswith("rankgrad"):
-            found |= field_comments(each) | (entries(each) if each.__doc__ else {})
+            found |= docstrings.field_comments(each) | (entries(each) if each.__doc__ else {})
     return {name: text for name, text in found.items() if name in parameters(cls) or name in entries(cls)}
 
 
@@ -194,6 +168,6 @@ def test_the_check_finds_what_is_missing():
         "f lacks a description of k",
         "f describes gone, which it does not take",
     ]
-    assert field_comments(Described) == {"first": "the first"}
-    assert field_comments(Held) == {"first": "the first"}
+    assert docstrings.field_comments(Described) == {"first": "the first"}
+    assert docstrings.field_comments(Held) == {"first": "the first"}
     assert of_function("f", parameters) == ["f lacks a description of function"]

@@ -22,6 +22,7 @@ EXTRAS = {
     "text": "rankers of text",
     "export": "export to ONNX",
     "ray": "experiments on a Ray cluster",
+    "docs": "the documentation site",
     "dev": "tests, linters and type checks",
 }
 VARIABLES = (

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 # Features `(documents, f)`: an array, possibly mapped from a file, or a SciPy matrix or array in the CSR format.
 Features: TypeAlias = Any
+_DENSE = 1 << 20  # maximum number of values of a block of sparse rows that becomes dense
 
 
 def is_sparse(features: Any) -> bool:
@@ -17,6 +18,11 @@ def is_sparse(features: Any) -> bool:
 def dense(rows: Features) -> NDArray[np.float32]:
     """Return rows of features as an array. Entries that a sparse matrix does not store are 0."""
     return np.asarray(rows.toarray() if is_sparse(rows) else rows)
+
+
+def rows_per_block(features: Features, most: int) -> int:
+    """Return the number of rows that are processed at a time: `most`, or fewer if they are sparse, to save memory."""
+    return min(most, max(1, _DENSE // max(1, features.shape[1]))) if is_sparse(features) else most
 
 
 def stack_rows(parts: list[Features]) -> Features:

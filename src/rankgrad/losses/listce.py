@@ -26,8 +26,8 @@ def listce(
 
     The loss is lowest if the sigmoids are proportional to the probabilities of relevance; `bce` is lowest if they are
     equal to them. The population optimum of both losses is the same (Bai et al. 2023); our short study does not show
-    lower ECE. The optimum of `softmax` differs from that of `bce`. The targets are not divided by their sum, which
-    would move the minimum.
+    lower ECE. The optimum of `softmax` differs from that of `bce`. The targets are not divided by their sum, because
+    this would move the minimum.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.

@@ -156,7 +156,7 @@ def lambdaloss(
         k: cutoff of the metric; None for the whole list.
         scheme: weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (the formula above),
             `"ndcg2pp"` (LambdaRank's weight plus `mu` times the weight of `"ndcg2"`), `"arp1"` (y_i, over all pairs),
-            `"arp2"` (|y_i - y_j|).
+            `"arp2"` (`|y_i - y_j|`).
         truncation: rule for documents beyond rank k. `"sound"` (Eq. 16-17; default of `ndcg2`): the weight of a pair
             with such a document is multiplied by 1 / (1 - 1 / D(max rank)). `"heuristic"` (Eq. 15, V1; default of all
             other schemes): pairs of two such documents do not count.

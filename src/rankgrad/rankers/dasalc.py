@@ -18,7 +18,7 @@ class DASALC(Scorer):
 
     where N is batch norm, D is dropout, and epsilon ~ N(0, noise^2) in training only. The tower is [Linear, ReLU, N, D]
     twice. The attention is a <- ReLU(W_a h), then for each layer a <- LayerNorm(a + D(Attention(a))). The authors first
-    replace x by sign(x) log(1 + |x|) and clip the result to 30 (preprocessing `log1p,clip=30`). DASALC is the best
+    replace x by `sign(x) log(1 + |x|)` and clip the result to 30 (preprocessing `log1p,clip=30`). DASALC is the best
     published neural ranker on the large public data sets.
 
     Args:

@@ -28,6 +28,7 @@ def _either(uniform: Uniform, share: float, one: tuple[float, float], other: tup
     return torch.where(uniform() < share, _normal(uniform(), *one), _normal(uniform(), *other))
 
 
+# Shapes of the distribution of scores: functions that draw scores in [0, 1], by the name of the shape.
 SHAPES: dict[str, Callable[[Uniform], Tensor]] = {
     "uniform": lambda u: u(),
     "normal": lambda u: _normal(u(), 0.5, 0.15),

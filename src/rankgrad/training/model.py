@@ -15,7 +15,7 @@ from rankgrad import rankers
 from rankgrad.atomic_files import read_tensors, write_tensors
 from rankgrad.custom_objects import describe
 from rankgrad.data import Dataset, Preprocessing
-from rankgrad.data.sparse_rows import dense
+from rankgrad.data.sparse_rows import dense, rows_per_block
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import (
@@ -90,7 +90,7 @@ class Model(TrainedModel):
         offsets = np.array([0, features.shape[0]]) if offsets is None else np.asarray(offsets, dtype=np.int64)
         scores = np.empty(features.shape[0], dtype=np.float32)
         with torch.inference_mode():
-            for first, last in list_ranges(offsets):
+            for first, last in list_ranges(offsets, rows_per_block(features, _ROWS)):
                 rows = slice(offsets[first], offsets[last])
                 part = offsets[first : last + 1] - offsets[first]
                 ready = self.steps.transform(dense(features[rows]), part)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.data import Dataset, Preprocessing
+from rankgrad.data.sparse_rows import rows_per_block
 from rankgrad.metrics.custom import as_metric
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import StepLists
@@ -40,7 +41,7 @@ class Validator:
         rows = np.arange(offsets[-1]) + np.repeat(data.offsets[:-1][lists] - offsets[:-1], lengths)
         self.source = batch_source(data, preprocessing, device, data_on=data_on, weights=None)
         self.steps = []
-        for first, last in list_ranges(offsets, _ROWS):
+        for first, last in list_ranges(offsets, rows_per_block(data.features, _ROWS)):
             part = offsets[first : last + 1] - offsets[first]
             self.steps.append(StepLists(lists[first:last], rows[offsets[first] : offsets[last]], part, last - first))
 

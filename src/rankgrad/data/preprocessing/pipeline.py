@@ -20,7 +20,7 @@ from rankgrad.data.preprocessing.steps import (
     StandardisePerQuery,
     is_tensor,
 )
-from rankgrad.data.sparse_rows import dense
+from rankgrad.data.sparse_rows import dense, rows_per_block
 from rankgrad.errors import bad_value, one_of
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import known_options, no_cutoff, sequence, show, write, write_number
@@ -221,14 +221,15 @@ class Preprocessing:
 
     def _blocks(self, features: NDArray[Any], offsets: NDArray[np.int64] | None) -> Iterator[NDArray[np.float32]]:
         """Yield the preprocessed rows in blocks of complete lists; without offsets, in blocks of rows."""
+        most = rows_per_block(features, _ROWS)
         if offsets is None:
-            for start in range(0, features.shape[0], _ROWS):
-                rows = dense(features[start : start + _ROWS]).astype(np.float32, copy=False)
+            for start in range(0, features.shape[0], most):
+                rows = dense(features[start : start + most]).astype(np.float32, copy=False)
                 yield self._apply(self._numbers(rows), None, None)
             return
         first = 0
         while first < len(offsets) - 1:
-            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ROWS, side="right")) - 1)
+            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1)
             rows = dense(features[offsets[first] : offsets[last]]).astype(np.float32, copy=False)
             if len(rows):
                 yield self._apply(self._numbers(rows), offsets[first : last + 1] - offsets[first], None)
