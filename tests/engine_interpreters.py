@@ -18,6 +18,11 @@ def f32(value):
         return math.copysign(math.inf, value)
 
 
+def refuse_constant(name):
+    """The JSON parsers of the engines refuse NaN and Infinity, which Python's parser accepts."""
+    raise ValueError(name)
+
+
 def ranklib(text):
     """RankLib's LambdaMART: `x <= threshold` goes left; an unknown feature is 0; features have numbers from 1."""
     header, lines = text.split("<ensemble>")
@@ -72,7 +77,7 @@ def elasticsearch(text):
     assert set(body) == {"model"}
     assert set(body["model"]) == {"name", "model"}
     model = body["model"]["model"]
-    kind, definition = model["type"], json.loads(model["definition"])
+    kind, definition = model["type"], json.loads(model["definition"], parse_constant=refuse_constant)
     norms = model.get("feature_normalizers", {})
 
     def normalised(features):
@@ -118,7 +123,8 @@ def solr(text):
     model = json.loads(text)
     order = {feature["name"]: feature.get("norm") for feature in model["features"]}
     kind, params = model["class"].rpartition(".")[2], model["params"]
-    null_is_zero = params.get("isNullSameAsZero", "true") == "true"
+    null_is_zero = params.get("isNullSameAsZero", True)
+    assert isinstance(null_is_zero, bool)  # the setter takes a boolean; Solr refuses a text
     slack = f32(1e-6)
 
     def normalised(features):
@@ -161,25 +167,30 @@ def solr(text):
 
 
 def vespa(text):
-    """Vespa's importers of LightGBM and XGBoost: ranking expressions in double precision.
+    """Vespa's importers of LightGBM and XGBoost write ranking expressions.
 
-    Both write `x < t`, or `!(x >= t)` if a missing value (NaN) goes left.
+    Both write `x < t`, or `!(x >= t)` if a missing value (NaN) goes left. Vespa evaluates large forests with thresholds
+    in single precision, other expressions in double precision: a threshold must be the same number in both.
     """
-    model = json.loads(text)
+    model = json.loads(text, parse_constant=refuse_constant)
+
+    def threshold(value):
+        assert f32(float(value)) == float(value)
+        return float(value)
 
     def value_of(features, name):
         return math.nan if features[name] is None else features[name]
 
     def from_xgboost(node, features):
         while "leaf" not in node:
-            x, t = value_of(features, node["split"]), f32(node["split_condition"])
+            x, t = value_of(features, node["split"]), threshold(node["split_condition"])
             test = not x >= t if node["missing"] == node["yes"] else x < t
             (node,) = [child for child in node["children"] if child["nodeid"] == node["yes" if test else "no"]]
         return node["leaf"]
 
     def from_lightgbm(node, features):
         while "left_child" in node:
-            x, t = value_of(features, model["feature_names"][node["split_feature"]]), float(node["threshold"])
+            x, t = value_of(features, model["feature_names"][node["split_feature"]]), threshold(node["threshold"])
             assert node["decision_type"] != "=="
             node = node["left_child" if (not x >= t if node["default_left"] else x < t) else "right_child"]
         return node["leaf_value"]

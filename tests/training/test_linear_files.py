@@ -52,6 +52,24 @@ def test_engines_give_the_scores_of_a_standardised_model(constant, text, format,
 
 
 @pytest.mark.parametrize("format", linear_files.FORMATS)
+def test_the_constant_is_not_lost_in_a_large_mean(format, tmp_path):
+    """A time in seconds has a large mean and the largest weight; float32 numbers near its mean are 128 apart."""
+    rows = raw()
+    rows[:, 0] = 1.7e9 + 1e7 * np.random.default_rng(3).standard_normal(len(rows))
+    steps = Preprocessing.parse("standardise")
+    steps = steps.fit(from_arrays(rows, np.zeros(len(rows)), qid=np.zeros(len(rows), dtype=int))[0])
+    for constant in (0.3, 0.7, -1.1):
+        model = linear(steps, constant=constant)
+        with torch.no_grad():
+            model.ranker.head.weight[0, 0] = 3.0
+        done = model.export(tmp_path / "model.json", format=format)
+        assert done.difference < 1e-6
+        expected = model.score(rows)
+        found = scores_of(tmp_path / "model.json", format, rows, NAMES)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * max(1.0, float(np.abs(expected).max())))
+
+
+@pytest.mark.parametrize("format", linear_files.FORMATS)
 def test_engines_give_the_scores_of_a_model_without_preprocessing(format, tmp_path):
     model = linear(Preprocessing())
     model.feature_names = ("a", "b", "c", "d", "e")

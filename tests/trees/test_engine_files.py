@@ -12,6 +12,7 @@ from small_trees import every_framework, lists, plan
 from rankgrad.models import load
 from rankgrad.trees import engine_files, tree_arrays
 from rankgrad.trees.boosting import boost
+from rankgrad.trees.engine_scores import engine_scores
 from rankgrad.trees.tree_arrays import Forest, Tree
 
 NAMES = [f"feature_{number}" for number in range(1, 5)]
@@ -30,14 +31,14 @@ CASES = [
 
 def hard_rows(model, nan, count=300):
     """Thresholds, the float32 numbers on both sides of them, numbers near 0, random numbers and missing values."""
-    forest = tree_arrays.read_splits(model.content(), model.framework)
+    forest = tree_arrays.read_splits(model.content(), model.framework, "onnx")
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((count, model.features), dtype=np.float32)
     for feature in range(model.features):
         found = np.concatenate([tree.threshold[(tree.left != -1) & (tree.feature == feature)] for tree in forest.trees])
         near = [np.nextafter(found, np.float32(side)) for side in (-np.inf, np.inf)]
         values = np.concatenate([found, *near, [0, 1e-36, -1e-36, 1e-7, -1e-7], [np.nan] if nan else []])
-        drawn = rng.choice(values.astype(np.float32), count)
+        drawn = np.clip(rng.choice(values.astype(np.float32), count), np.float32(-3e38), np.float32(3e38))
         rows[:, feature] = np.where(rng.random(count) < 0.8, drawn, rows[:, feature])
     return rows
 
@@ -66,7 +67,7 @@ def test_engines_give_the_scores_of_the_model(framework, settings, format, tmp_p
 @every_framework
 def test_missing_values_have_their_branch(framework, format, tmp_path):
     model = boost(plan(framework), MISSING, None)
-    assert engine_files.has_missing_branch(tree_arrays.read_splits(model.content(), framework))
+    assert engine_files.has_missing_branch(tree_arrays.read_splits(model.content(), framework, "onnx"))
     check(model, format, tmp_path / "model.json", nan=True)
 
 
@@ -82,7 +83,7 @@ def test_ranklib_refuses_a_model_that_was_trained_with_missing_values(framework,
 @pytest.mark.parametrize("format", engine_files.FORMATS)
 def test_what_engines_cannot_hold_is_one_sentence(format, tmp_path):
     linear = boost(plan("lightgbm", linear_tree=True), WHOLE, None)
-    with pytest.raises(ValueError, match=rf"must have only constant leaves for an export to {format} .*; got linear"):
+    with pytest.raises(ValueError, match=rf"must have only constant leaves for the format {format} .*; got linear"):
         linear.export(tmp_path / "model", format=format)
     zero = boost(plan("lightgbm", zero_as_missing=True), ZEROS, None)
     with pytest.raises(ValueError, match=rf"^model must not treat 0 as a missing value for the format {format}; got"):
@@ -101,6 +102,83 @@ def test_names_of_features_and_of_the_model(tmp_path):
     rows = hard_rows(model, nan=False)
     found = scores_of(tmp_path / "mine.json", "solr", rows, named.feature_names)
     np.testing.assert_allclose(found, model.score(rows), atol=1e-6)
+
+
+def chain(depth, thresholds=None):
+    """A tree with one split per level."""
+    left, threshold = np.full(2 * depth + 1, -1), np.zeros(2 * depth + 1, dtype=np.float32)
+    left[: 2 * depth : 2] = np.arange(1, 2 * depth, 2)
+    threshold[: 2 * depth : 2] = np.arange(depth) if thresholds is None else thresholds
+    nothing = np.zeros(len(left), dtype=np.bool_)
+    value = np.where(left == -1, np.arange(len(left)), 0).astype(np.float32)
+    return Tree(np.zeros_like(left), threshold, nothing, nothing, left, np.where(left == -1, -1, left + 1), value)
+
+
+@pytest.mark.parametrize("format", engine_files.FORMATS)
+def test_very_deep_trees_are_refused(format, tmp_path):
+    """The JSON parsers of the engines limit the depth of a file, and Python limits the depth of a recursion."""
+    deep = Forest([chain(engine_files.DEPTH)], False, 0.0)
+    content = engine_files.write_trees(deep, format, "xgboost", ["a"], "m")
+    score = engine_scores(content, format, "xgboost", ["a"])
+    assert score(np.array([[engine_files.DEPTH]], dtype=np.float32)) == 2 * engine_files.DEPTH
+    must = f"^model must have trees with at most {engine_files.DEPTH} levels for the format {format}; got "
+    with pytest.raises(ValueError, match=f"{must}{engine_files.DEPTH + 1} levels$"):
+        engine_files.write_trees(Forest([chain(engine_files.DEPTH + 1)], False, 0.0), format, "xgboost", ["a"], "m")
+
+
+@pytest.mark.parametrize("format", engine_files.FORMATS)
+def test_thresholds_that_are_infinite_become_numbers(format, tmp_path):
+    forest = Forest([chain(3, np.array([-np.inf, 2, np.inf], dtype=np.float32))], False, 0.0)
+    (tmp_path / "model").write_bytes(engine_files.write_trees(forest, format, "xgboost", ["a"], "m"))
+    found = scores_of(tmp_path / "model", format, np.array([[-1e38], [1], [2], [3e38]], dtype=np.float32), ["a"])
+    assert found == [3, 3, 5, 5]
+
+
+@pytest.mark.parametrize("format", ["elasticsearch", "solr", "vespa"])
+def test_a_split_of_missing_from_all_other_numbers(format, tmp_path):
+    """LightGBM gives it an infinite threshold. Another split of the feature is at 1e-35, next to 0."""
+    rows = np.maximum(WHOLE.features, 0)
+    rows[:, 0] = np.where(WHOLE.labels == 3, np.nan, rows[:, 0])
+    model = boost(plan("lightgbm", num_leaves=8), dataclasses.replace(WHOLE, features=rows), None)
+    forest = tree_arrays.read_splits(model.content(), "lightgbm", format)
+    found = np.concatenate([tree.threshold[(tree.left != -1) & (tree.feature == 0)] for tree in forest.trees])
+    assert (found.min(), found.max()) == (np.float32(1e-35), np.inf)
+    check(model, format, tmp_path / "model.json", nan=True)
+
+
+def test_names_that_vespa_would_compute_with_are_refused(tmp_path):
+    """Vespa copies a name into an expression: `title-age` would be a difference."""
+    good = ("bm25(title)", "fieldMatch(title).completeness", "attribute(age)", "closeness(field,vector)")
+    path = tmp_path / "model.json"
+    for framework in ("lightgbm", "xgboost"):
+        model = boost(plan(framework), dataclasses.replace(WHOLE, feature_names=good), None)
+        model.export(path, format="vespa")
+        rows = hard_rows(model, nan=False)
+        np.testing.assert_allclose(scores_of(path, "vespa", rows, good), model.score(rows), rtol=0, atol=1e-6)
+        path.unlink()
+    for name in ("title-age", "title age", "1st", "", "a(b) + c(d)", "größe", 'a"b', "x < 1, 2, 3) + if (x"):
+        model = boost(plan("xgboost"), dataclasses.replace(WHOLE, feature_names=(name, *good[1:])), None)
+        with pytest.raises(ValueError, match=r"^feature_names must be rank features or functions of Vespa"):
+            model.export(path, format="vespa")
+        assert not path.exists()
+
+
+@pytest.mark.parametrize("format", ["elasticsearch", "solr"])
+def test_names_with_special_characters_are_escaped(format, tmp_path):
+    names = ('a"b', "größe\\\n", "<c> & 'd'", "{}: [e], 😀")
+    model = boost(plan("lightgbm"), dataclasses.replace(WHOLE, feature_names=names), None)
+    model.export(tmp_path / "model.json", format=format)
+    rows = hard_rows(model, nan=False)
+    found = scores_of(tmp_path / "model.json", format, rows, names)
+    np.testing.assert_allclose(found, model.score(rows), rtol=0, atol=1e-6)
+    assert (tmp_path / "model.json").read_bytes().isascii()
+
+
+@pytest.mark.parametrize("format", engine_files.FORMATS)
+def test_names_must_differ(format, tmp_path):
+    model = boost(plan("lightgbm"), dataclasses.replace(WHOLE, feature_names=("a", "b", "a", "c")), None)
+    with pytest.raises(ValueError, match=r"^feature_names must differ from each other; got 'a' twice$"):
+        model.export(tmp_path / "model.json", format=format)
 
 
 @pytest.mark.parametrize("inclusive", [True, False])

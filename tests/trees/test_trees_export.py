@@ -29,7 +29,7 @@ def test_onnx_gives_the_scores_of_the_model(framework, settings, tmp_path):
     assert done.difference < 1e-6
     session = runtime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
     # Thresholds themselves, their neighbours and what is missing, at a shape that `export` has not tried.
-    known = tree_arrays.read_splits(model.content(), framework).trees
+    known = tree_arrays.read_splits(model.content(), framework, "onnx").trees
     found = np.concatenate([tree.threshold for tree in known])
     values = np.concatenate([found, *(np.nextafter(found, np.float32(end)) for end in (-9, 9)), [0, np.nan, 1e-36]])
     rows = np.random.default_rng(0).choice(values.astype(np.float32), (5, 40, 4))
@@ -68,7 +68,7 @@ def test_what_onnx_cannot_hold_is_one_sentence(tmp_path):
     pytest.importorskip("onnxruntime")
     model = boost(plan("lightgbm", linear_tree=True), lists(0), None)
     with pytest.raises(
-        ValueError, match=r"must have only constant leaves for an export to ONNX .*model\.txt.*; got linear"
+        ValueError, match=r"must have only constant leaves for the format onnx .*model\.txt.*; got linear"
     ):
         model.export(tmp_path / "model.onnx")
     assert not [*tmp_path.iterdir()]

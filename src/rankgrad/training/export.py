@@ -152,10 +152,15 @@ def _engine(model: Exportable, path: Path, format: str) -> Exported:
 def engine_names(model: Any) -> list[str]:
     """Return the names of the features in a search engine; they are `feature_1`, ... if the model has no names.
 
+    It is an error if two features have the same name.
+
     Args:
         model: model to export.
     """
-    return list(model.feature_names or (f"feature_{place + 1}" for place in range(model.features)))
+    names = list(model.feature_names or (f"feature_{place + 1}" for place in range(model.features)))
+    if twice := [name for name in names if names.count(name) > 1]:
+        bad_value("feature_names", "differ from each other", f"{twice[0]!r} twice")
+    return names
 
 
 def _format(path: Path, format: str | None) -> str:

@@ -1,7 +1,7 @@
 """Write linear rankers in the formats of search engines: Elasticsearch and OpenSearch LTR, and Solr LTR.
 
 The preprocessing step `standardise` becomes the normalisers of the engine. The engines have no constant term: the
-normaliser of the feature with the largest weight contains it.
+normaliser of one feature contains it.
 """
 
 import json
@@ -56,10 +56,13 @@ def read_linear(ranker: nn.Module, steps: Preprocessing, format: str) -> LinearS
     weight = np.where(inverse == 0, 0.0, weight)  # a constant feature has no effect
     deviation = 1 / np.where(inverse == 0, 1.0, inverse)
     if constant:
-        place = int(np.abs(weight).argmax())
-        if weight[place] == 0:
+        if not weight.any():
             bad_value("model", f"have a weight that is not 0 for the format {format}", "no such weight")
-        mean[place] -= constant / weight[place] * deviation[place]
+        scale = np.where(weight == 0, 1.0, weight / deviation)
+        moved = mean - constant / scale
+        # A score has a rounding error in proportion to this product: a feature with a large mean is a bad choice.
+        place = int(np.where(weight == 0, np.inf, np.abs(moved * scale)).argmin())
+        mean[place] = moved[place]
     return LinearScores(*(array.astype(np.float32) for array in (weight, mean, deviation)))
 
 

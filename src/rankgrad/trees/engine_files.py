@@ -5,6 +5,7 @@ so that every float32 feature takes the same branch as in the model.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +16,11 @@ from rankgrad.errors import bad_value
 from rankgrad.trees.tree_arrays import TINY, Forest, Tree
 
 FORMATS = ("elasticsearch", "ranklib", "solr", "vespa")
+DEPTH = 300  # largest number of levels of a tree; the JSON parsers of the engines read at most 1,000 levels of brackets
 SLACK = np.float32(1e-6)  # Solr adds this number to each threshold when it reads a model
 _LARGEST = np.finfo(np.float32).max
+# Vespa copies names into an expression, so a name may contain operators only between brackets.
+_VESPA_NAME = re.compile(r"[A-Za-z_]\w*(\(([^()]|\([^()]*\))*\))?(\.\w+)*", re.ASCII)
 
 
 def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str], name: str) -> bytes:
@@ -30,6 +34,8 @@ def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str
         name: name of the model in the engine.
     """
     _check(forest, format)
+    if format == "vespa":
+        _check_vespa_names(forest, names)
     if format == "elasticsearch":
         definition = json.dumps(_xgboost(forest, names))
         return _text({"model": {"name": name, "model": {"type": "model/xgboost+json", "definition": definition}}})
@@ -77,22 +83,46 @@ def _check(forest: Forest, format: str) -> None:
             f"{count} splits with such a branch",
         )
 
+    if (levels := max(map(_levels, forest.trees), default=0)) > DEPTH:
+        bad_value("model", f"have trees with at most {DEPTH} levels for the format {format}", f"{levels} levels")
+
+
+def _levels(tree: Tree) -> int:
+    here, levels = np.flatnonzero(tree.left[:1] != -1), 0
+    while len(here):
+        below = np.concatenate([tree.left[here], tree.right[here]])
+        here, levels = below[tree.left[below] != -1], levels + 1
+    return levels
+
+
+def _check_vespa_names(forest: Forest, names: Sequence[str]) -> None:
+    used = {names[place] for tree in forest.trees for place in tree.feature[tree.left != -1]}
+    for name in sorted(used):
+        if not _VESPA_NAME.fullmatch(name):
+            must = "be rank features or functions of Vespa, such as bm25(title) or feature_1, for the format vespa"
+            bad_value("feature_names", must, repr(name))
+
 
 def _at_most(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
     """Return thresholds t for an engine whose test is `x <= t`."""
     found = tree.threshold
     if not inclusive:
-        return np.nextafter(found, np.float32(-np.inf))
+        return _finite(np.nextafter(found, np.float32(-np.inf)))
     # LightGBM treats numbers from -TINY to TINY as 0, so no threshold may separate them.
     near = np.where(found < 0, np.nextafter(-TINY, np.float32(-np.inf)), TINY)
-    return np.where(np.abs(found) <= TINY, near, found)
+    return _finite(np.where(np.abs(found) <= TINY, near, found))
 
 
 def _below(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
     """Return thresholds t for an engine whose test is `x < t`."""
     if not inclusive:
-        return tree.threshold
-    return np.minimum(np.nextafter(_at_most(tree, inclusive), np.float32(np.inf)), _LARGEST)
+        return _finite(tree.threshold)
+    return _finite(np.nextafter(_at_most(tree, inclusive), np.float32(np.inf)))
+
+
+def _finite(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Replace infinite thresholds, which JSON does not have. They separate missing values from all numbers."""
+    return np.clip(thresholds, -_LARGEST, _LARGEST)
 
 
 def _number(value: Any) -> float:
@@ -186,10 +216,11 @@ def _solr(forest: Forest, names: Sequence[str], name: str) -> dict[str, Any]:
         if tree.left[place] == -1:
             return {"value": str(_number(tree.value[place]))}
         feature = int(tree.feature[place])
-        limit = _solr_thresholds(limits[[place]] * scales[feature])[0]
+        # Java reads "Infinity". No other number is above a feature that becomes infinite when it is multiplied.
+        all_left = limits[place] == _LARGEST
         return {
             "feature": names[feature],
-            "threshold": str(_number(limit)),
+            "threshold": "Infinity" if all_left else str(_number(_solr_thresholds(limits[place] * scales[feature]))),
             **({"missing": "left" if tree.missing_left[place] else "right"} if missing else {}),
             "left": node(tree, limits, int(tree.left[place])),
             "right": node(tree, limits, int(tree.right[place])),
@@ -201,7 +232,7 @@ def _solr(forest: Forest, names: Sequence[str], name: str) -> dict[str, Any]:
     for known, scale in zip(names, scales, strict=True):
         norm = {"class": "org.apache.solr.ltr.norm.StandardNormalizer", "params": {"avg": "0.0", "std": str(1 / scale)}}
         features.append({"name": known, **({} if scale == 1 else {"norm": norm})})
-    params: dict[str, Any] = {"isNullSameAsZero": "false"} if missing else {}
+    params: dict[str, Any] = {"isNullSameAsZero": False} if missing else {}
     params["trees"] = [{"weight": "1", "root": root} for root in roots]
     kind = "org.apache.solr.ltr.model.MultipleAdditiveTreesModel"
     return {"class": kind, "name": name, "features": features, "params": params}
@@ -223,6 +254,7 @@ def _solr_thresholds(wanted: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _solr_scale(name: str, wanted: NDArray[np.float32]) -> np.float32:
     """Return the smallest power of 2, from 1, by which a feature is multiplied so that Solr has all thresholds."""
+    wanted = wanted[wanted != _LARGEST]
     with np.errstate(over="ignore", invalid="ignore"):
         for power in range(127):
             scale = np.float32(2.0**power)

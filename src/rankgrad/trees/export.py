@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
 
 FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
+_LARGE = np.float32(3e38)  # largest number in the check of a file
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
@@ -74,10 +75,7 @@ def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
     if model.zero_missing:
         bad_value("model", f"not treat 0 as a missing value for the format {format}", "a model that does")
     names = engine_names(model)
-    try:
-        forest = read_splits(model.content(), model.framework)
-    except ValueError as error:
-        raise ValueError(str(error).replace("export to ONNX", f"export to {format}")) from error
+    forest = read_splits(model.content(), model.framework, format)
     content = engine_files.write_trees(forest, format, model.framework, names, path.stem)
     scores = engine_scores(content, format, model.framework, names)
     thresholds, nan = _thresholds(forest, model.features), format not in ("ranklib", "solr")
@@ -102,7 +100,7 @@ def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
     Args:
         model: model to convert.
     """
-    forest = read_splits(model.content(), model.framework, model.features, model.categories)
+    forest = read_splits(model.content(), model.framework, "onnx", model.features, model.categories)
     if model.zero_missing:
         forest = forest._replace(
             trees=[tree._replace(zero_missing=np.ones_like(tree.zero_missing)) for tree in forest.trees]
@@ -242,7 +240,7 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
         for kind in (False, True):
             found[int(kind), tree.feature[split & (tree.zero_missing == kind)]] = True
     if found.all(axis=0).any():
-        must = "treat 0 in the same way in all splits of a feature for an export to ONNX"
+        must = "treat 0 in the same way in all splits of a feature for the format onnx"
         bad_value(
             "model",
             f"{must} (model.txt in the folder of the model has all splits)",
@@ -281,7 +279,10 @@ def _rows(
         if len(known):
             drawn = rng.choice(known, shape)
             near = np.nextafter(drawn, np.float32(np.inf) * rng.choice([-1, 1], shape).astype(np.float32))
-            rows[..., feature] = np.choose(rng.integers(3, size=shape), [rows[..., feature], drawn, near])
+            values = np.choose(rng.integers(3, size=shape), [rows[..., feature], drawn, near])
+            rows[..., feature] = np.clip(
+                values, -_LARGE, _LARGE
+            )  # features are finite, but a threshold may be infinite
     kind = rng.random(rows.shape)
     rows[kind < 0.1] = np.nan
     rows[kind > 0.9] = 0.0

@@ -13,7 +13,6 @@ from rankgrad.errors import bad_value
 
 TINY = np.float32(1e-35)  # LightGBM treats a value as 0 if its absolute value is at most this number
 _ZERO = 1  # kind of missing values in LightGBM's files: zeros and NaN (0 means none, 2 means NaN)
-_ONNX = "for an export to ONNX (model.txt or model.json in the folder of the model has all"
 
 
 class Tree(NamedTuple):
@@ -49,24 +48,27 @@ class Forest(NamedTuple):
     categorical: tuple[CategorySplit, ...] = ()  # all categorical splits of all trees
 
 
-def read_splits(content: bytes, framework: str, features: int = 0, categories: Categories | None = None) -> Forest:
+def read_splits(
+    content: bytes, framework: str, format: str, features: int = 0, categories: Categories | None = None
+) -> Forest:
     """Read all trees of a model file as arrays. It is an error if a leaf is linear.
 
     Args:
         content: content of the model's file.
         framework: framework of the model.
+        format: format of the export, for the errors.
         features: number of features, if there are categorical features.
         categories: categories of the model, by column; with None, a categorical split is an error.
     """
-    reader = _CategoryReader(features, {column: len(values) for column, values in (categories or {}).items()})
+    reader = _CategoryReader(format, features, {column: len(values) for column, values in (categories or {}).items()})
     return _lightgbm(content.decode(), reader) if framework == "lightgbm" else _xgboost(content, reader)
 
 
 class _CategoryReader:
     """Collects the categorical splits of a model, and numbers their additional features."""
 
-    def __init__(self, features: int, counts: Mapping[int, int]) -> None:
-        self.features, self.counts = features, counts
+    def __init__(self, format: str, features: int, counts: Mapping[int, int]) -> None:
+        self.format, self.features, self.counts = format, features, counts
         self.splits: list[CategorySplit] = []
 
     def add(self, feature: int, inside: NDArray[np.int64], value_inside: float, missing: float) -> int:
@@ -79,12 +81,16 @@ class _CategoryReader:
             missing: value for a missing category: 0, 1 or NaN.
         """
         if feature not in self.counts:
-            bad_value("model", f"have only numerical splits {_ONNX} splits)", "categorical splits")
+            bad_value("model", f"have only numerical splits {_only(self.format, 'splits')}", "categorical splits")
         values = np.full(self.counts[feature] + 1, 1 - value_inside, dtype=np.float32)
         values[inside[inside < self.counts[feature]]] = value_inside
         values[-1] = missing
         self.splits.append(CategorySplit(feature, values))
         return self.features + len(self.splits) - 1
+
+
+def _only(format: str, parts: str) -> str:
+    return f"for the format {format} (model.txt or model.json in the folder of the model has all {parts})"
 
 
 def _lightgbm(text: str, reader: _CategoryReader) -> Forest:
@@ -97,7 +103,7 @@ def _lightgbm(text: str, reader: _CategoryReader) -> Forest:
 def _lightgbm_tree(block: str, reader: _CategoryReader) -> Tree:
     lines = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
     if int(lines.get("is_linear", "0")):
-        bad_value("model", f"have only constant leaves {_ONNX} leaves)", "linear leaves (linear_tree)")
+        bad_value("model", f"have only constant leaves {_only(reader.format, 'leaves')}", "linear leaves (linear_tree)")
     leaves = int(lines["num_leaves"])
 
     def splits(name: str) -> NDArray[np.float64]:
@@ -155,7 +161,7 @@ def _xgboost(content: bytes, reader: _CategoryReader) -> Forest:
     booster = learner["gradient_booster"]
     weights = booster.get("weight_drop")  # weights of the trees, if the booster is dart
     if booster["name"] not in ("gbtree", "dart"):
-        bad_value("model", "have the booster gbtree or dart for an export to ONNX", repr(booster["name"]))
+        bad_value("model", f"have the booster gbtree or dart for the format {reader.format}", repr(booster["name"]))
     booster = booster.get("gbtree", booster)
     base = float(learner["learner_model_param"]["base_score"].strip("[]"))
     trees = []
