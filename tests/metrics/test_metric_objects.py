@@ -5,6 +5,7 @@ import math
 import pickle
 import subprocess
 import sys
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -167,8 +168,9 @@ def test_intervals_are_those_of_the_percentile_bootstrap():
     generator = np.random.default_rng(0)
     scores, labels = generator.normal(size=(400, 10)), generator.integers(0, 2, size=(400, 10))
     result = metrics.evaluate(scores, labels, ["nDCG@5", "P@3"], bootstrap=4000, confidence=0.9)
+    seed = {"rng" if "rng" in signature(bootstrap).parameters else "random_state": 1}  # the name before SciPy 1.15
     for name, values in result.values.items():
-        theirs = bootstrap((values,), np.mean, n_resamples=4000, confidence_level=0.9, method="percentile", rng=1)
+        theirs = bootstrap((values,), np.mean, n_resamples=4000, confidence_level=0.9, method="percentile", **seed)
         assert result.intervals[name] == pytest.approx(tuple(theirs.confidence_interval), abs=2e-3)
     again = metrics.evaluate(scores, labels, ["nDCG@5", "P@3"], bootstrap=4000, confidence=0.9)
     assert again.intervals == result.intervals
