@@ -35,6 +35,7 @@ def main() -> None:
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the server inherits it
     torch.set_num_threads(1)
+    load = os.getloadavg()[0]
     rows = measure(options.calls)
     for row in rows:
         print(f"{row['ranker']:32} {row['way']:32} p50 {row['p50']:8.3f} ms   p99 {row['p99']:8.3f} ms", flush=True)
@@ -42,6 +43,7 @@ def main() -> None:
         from setting import setting
 
         facts = {"documents": DOCUMENTS, "features": FEATURES, "trees": TREES, "leaves": LEAVES, "calls": options.calls}
+        facts["load"] = load
         versions = {package: import_module(package).__version__ for package in ("lightgbm", "onnxruntime")}
         made = {**setting(), **facts, "versions": versions, "rows": rows}
         (ROOT / "docs" / "tables" / "serving.json").write_text(json.dumps(made, indent=1) + "\n")
@@ -69,7 +71,7 @@ def measure(calls: int) -> list[dict[str, Any]]:
             expected = model.score(tested)
             found.append(_row(name, "ONNX Runtime, session.run", _session(path, tested, expected), calls))
             command = [sys.executable, ROOT / "examples" / "serve_onnx.py", path, "0"]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
                 try:
                     assert server.stdout is not None
                     address = server.stdout.readline().strip().removeprefix("http://")

@@ -13,20 +13,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         try:
-            body = self.rfile.read(min(int(self.headers["Content-Length"]), 10_000_000))
-            rows = np.array(json.loads(body)["features"], dtype=np.float32, ndmin=2)[None]  # null is a missing value
-            inputs = {"features": rows, "mask": np.ones(rows.shape[:2], dtype=bool)}
+            rows = json.loads(self.rfile.read(min(int(self.headers["Content-Length"]), 10_000_000)))["features"]
+            # One list. A value that is null in JSON is NaN, a missing value.
+            inputs = {"features": np.array([rows], dtype=np.float32), "mask": np.ones((1, len(rows)), dtype=bool)}
             status, answer = 200, {"scores": session.run(["scores"], inputs)[0][0].tolist()}
         except Exception as error:
             status, answer = 400, {"error": str(error)}
-        self.send_response(status)
         content = json.dumps(answer).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
 
 
 options = onnxruntime.SessionOptions()

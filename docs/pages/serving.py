@@ -19,6 +19,6 @@ def _finding(found: dict[str, Any]) -> str:
         f"Time to score one list of {found['documents']} documents with {found['features']} features on one core, over "
         f"{found['calls']:,} calls in one run of `python benchmarks/serving.py --write` ({where(found)}, {versions}). "
         f"Trees have at most {found['leaves']} leaves. The time of an HTTP request includes JSON: the client writes "
-        "its text once, and the server parses it in each request. Other programs used the machine at the same time, "
-        "which makes p99 larger."
+        f"its text once, and the server parses it in each request. Before the run, the load average of the machine was "
+        f"{found['load']:.1f} (processes that run or wait); other programs make p99 larger."
     )

@@ -107,7 +107,7 @@ def _at_most(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
     """Return thresholds t for an engine whose test is `x <= t`."""
     found = tree.threshold
     if not inclusive:
-        return _finite(np.nextafter(found, np.float32(-np.inf)))
+        return _next(found, -np.inf)
     # LightGBM treats numbers from -TINY to TINY as 0, so no threshold may separate them.
     near = np.where(found < 0, np.nextafter(-TINY, np.float32(-np.inf)), TINY)
     return _finite(np.where(np.abs(found) <= TINY, near, found))
@@ -117,7 +117,12 @@ def _below(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
     """Return thresholds t for an engine whose test is `x < t`."""
     if not inclusive:
         return _finite(tree.threshold)
-    return _finite(np.nextafter(_at_most(tree, inclusive), np.float32(np.inf)))
+    return _next(_at_most(tree, inclusive), np.inf)
+
+
+def _next(thresholds: NDArray[np.float32], side: float) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return _finite(np.nextafter(thresholds, np.float32(side)))
 
 
 def _finite(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -246,9 +251,10 @@ def _of_feature(forest: Forest, limits: list[NDArray[np.float32]], feature: int)
 def _solr_thresholds(wanted: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return float32 numbers t for which `t + SLACK` is the wanted number in float32; NaN if there is none."""
     found = np.full(wanted.shape, np.nan, dtype=np.float32)
-    for start in (wanted, wanted - SLACK):
-        for tried in (start, *(np.nextafter(start, np.float32(side)) for side in (-np.inf, np.inf))):
-            found = np.where(np.isnan(found) & (tried + SLACK == wanted), tried, found)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in (wanted, wanted - SLACK):
+            for tried in (start, *(np.nextafter(start, np.float32(side)) for side in (-np.inf, np.inf))):
+                found = np.where(np.isnan(found) & (tried + SLACK == wanted), tried, found)
     return found
 
 
