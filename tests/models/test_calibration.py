@@ -20,7 +20,7 @@ DATA = from_arrays(SCORES[:, None], LABELS, qid=np.repeat(np.arange(40), 10))[0]
 
 def test_isotonic_is_that_of_scikit_learn():
     new = np.linspace(-5, 5, 301)
-    found = fit_calibration(SCORES, DATA, target="grade").cumulative(new)
+    found = fit_calibration(SCORES, DATA, method="isotonic", target="grade").cumulative(new)
     for place in range(2):
         peer = IsotonicRegression(out_of_bounds="clip").fit(SCORES, np.greater(LABELS, place))
         np.testing.assert_allclose(found[:, place], peer.predict(new), atol=1e-12)
@@ -58,6 +58,13 @@ def test_the_interval_of_ece_contains_its_estimate(seed):
     found = measure_reliability(p, rng.random(300) < p, np.arange(0, 301, 10), bootstrap=200)
     assert 0 <= found.interval[0] <= found.ece <= found.interval[1]
     assert found.interval[0] < found.interval[1]
+
+
+def test_probabilities_of_reversed_scores_are_constant():
+    with pytest.warns(UserWarning, match="the scores are not higher for relevant documents"):
+        found = fit_calibration(-SCORES, DATA).values(SCORES)
+    assert np.ptp(found) == 0
+    assert found[0] == pytest.approx((LABELS > 0).mean(), abs=0.01)
 
 
 def test_bad_input_is_one_sentence():
