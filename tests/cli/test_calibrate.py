@@ -19,7 +19,21 @@ _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "a"
-    run("train", "--data", DATA, "--model", "mlp:widths=16", "--loss", "softmax", "--epochs", 20, "--lr", 0.01, "--out", path)
+    run(
+        "train",
+        "--data",
+        DATA,
+        "--model",
+        "mlp:widths=16",
+        "--loss",
+        "softmax",
+        "--epochs",
+        20,
+        "--lr",
+        0.01,
+        "--out",
+        path,
+    )
     return path
 
 

@@ -87,3 +87,34 @@ def test_saved_exported_and_removed_with_new_weights(tmp_path):
     assert model.export(tmp_path / "a.onnx").calibration < 1e-6
     model.save_weights(tmp_path)
     assert models.load(tmp_path).calibration is None
+
+
+@pytest.mark.parametrize("name", ["Ranker", "TreeRanker", "blend"])
+def test_estimators_have_probabilities_after_calibrate(name, tmp_path):
+    import rankgrad as rg
+
+    tree, linear = rg.trees.TreeRanker(trees=5), rg.Ranker(model="linear", loss="softmax", epochs=3, lr=0.1)
+    ranker = {
+        "Ranker": linear,
+        "TreeRanker": tree,
+        "blend": rg.blend([tree, linear]),
+    }[name]
+    X, y, qid = SCORES[:, None], LABELS, np.repeat(np.arange(40), 10)
+    half = slice(0, 200), slice(200, None)
+    tree.fit(X[half[0]], y[half[0]], qid=qid[half[0]])  # a blend takes trained rankers
+    linear.fit(X[half[0]], y[half[0]], qid=qid[half[0]])
+    ranker.fit(X[half[0]], y[half[0]], qid=qid[half[0]])
+    assert not hasattr(ranker, "predict_proba")
+    before = ranker.predict(X[half[1]], qid=qid[half[1]])
+    ranker.calibrate(X[half[1]], y[half[1]], qid=qid[half[1]], target="grade")
+    shown = ranker.predict_proba(X[half[1]], qid=qid[half[1]])
+    assert shown.shape == (200, 3)
+    np.testing.assert_allclose(shown.sum(axis=1), 1)
+    np.testing.assert_allclose(shown.mean(axis=0), np.bincount(y[half[1]]) / 200, atol=0.03)
+    np.testing.assert_array_equal(ranker.predict(X[half[1]], qid=qid[half[1]]), before)
+    ranker.save(tmp_path)
+    again = type(ranker).load(tmp_path)
+    expected = ranker.predict_calibrated(X, qid=qid)
+    np.testing.assert_allclose(again.predict_calibrated(X, qid=qid), expected, rtol=1e-6)
+    ranker.fit(X[half[0]], y[half[0]], qid=qid[half[0]])
+    assert not hasattr(ranker, "predict_proba")
