@@ -53,8 +53,8 @@ def auto(
 ) -> None:
     """Try trees, networks and linear rankers with several losses, combine the good ones, save the result.
 
-    All labelled lists except the test part are used, by cross-validation. Ctrl-C saves the best model so far. After a
-    kill, the same command resumes; with more `--minutes` or `--trials` it continues.
+    All labelled lists except the test part are used, by cross-validation. Ctrl-C saves the best model so far. If the
+    command is killed, the same command resumes. With more `--minutes` or `--trials`, it continues.
 
     Example: `rankgrad auto --data MQ2008 --fold 1 --minutes 10 --out runs/best`
     """

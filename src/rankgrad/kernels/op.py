@@ -67,15 +67,15 @@ def _module(device: str, family: str) -> Any:
 def on_cpu(name: str, *arguments: Any) -> Outputs:
     """Run the kernel of a fused loss on the CPU. The caller has checked the arguments.
 
-    `arguments` are the arguments of the operator after the name. But the options are an object of a class in
-    `options.py`, not numbers.
+    `arguments` are the arguments of the operator after the name, with one difference: the options are an object of a
+    class in `options.py`, not numbers.
     """
     outputs: Outputs = _module("cpu", FAMILIES[name]).run(name, *arguments)
     return outputs
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
-    """Run the registered operator on the CPU, for `torch.compile`. First check the offsets: compiled code does not."""
+    """Run the registered operator on the CPU, for `torch.compile`. Check the offsets, which compiled code does not."""
     offsets: Tensor | None = others[3]
     if offsets is not None:
         first, last, documents = int(offsets[0]), int(offsets[-1]), scores.shape[0]

@@ -34,7 +34,7 @@ _OPSET, _IR = 18, 8  # lowest versions of ONNX that the nodes of a blend need
 
 
 def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write a blend to one ONNX file, and first check that the scores of the file agree with `BlendModel.score`.
+    """Write a blend to one ONNX file, after a check that the scores of the file agree with `BlendModel.score`.
 
     The file has two inputs: `features (lists, n, f)` (float32, raw; NaN for a missing value if all models are trees)
     and `mask (lists, n)` (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0.

@@ -152,7 +152,7 @@ def explain_list(
 def _without_features(
     model: "TrainedModel", one: Dataset, scores: NDArray[np.float64], metric: Any
 ) -> tuple[float, NDArray[np.float64]]:
-    """Return the metric of a list, and the loss of the metric if each feature is replaced by its mean in the list."""
+    """Return the metric of a list, and the decrease of the metric if a feature is replaced by its mean, per feature."""
 
     def value(scores: Any) -> float:
         return float(next(iter(evaluate_lists(scores, one, [metric], bootstrap=0).values.values()))[0])

@@ -1,7 +1,7 @@
 """Write linear rankers in the formats of search engines: Elasticsearch and OpenSearch LTR, and Solr LTR.
 
-The preprocessing step `standardise` becomes the normalisers of the engine. The engines have no constant term: the
-normaliser of the feature with the largest weight contains it.
+The preprocessing step `standardise` becomes the normalisers of the engine. The engines have no constant term, so it is
+added to the normaliser of the feature with the largest weight.
 """
 
 import json

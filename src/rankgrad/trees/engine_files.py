@@ -41,9 +41,9 @@ def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str
 
 
 def has_missing_branch(forest: Forest) -> bool:
-    """Return True if a split treats a missing value in another way than a model that was trained without them.
+    """Return True if a split treats missing values differently from a model that was trained without them.
 
-    LightGBM then treats NaN as 0; XGBoost sends NaN to the right.
+    A model of LightGBM that was trained without them treats NaN as 0; a model of XGBoost sends NaN to the right.
 
     Args:
         forest: trees of a model.

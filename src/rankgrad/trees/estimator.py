@@ -27,7 +27,7 @@ _Parameters = ParamSpec("_Parameters")
 
 
 def _with_aliases(make: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
-    """Replace names of LightGBM and XGBoost among the arguments; see `own_names`."""
+    """Replace names of LightGBM and XGBoost in the arguments by our names; see `own_names`."""
 
     @functools.wraps(make)
     def made(*positional: _Parameters.args, **given: _Parameters.kwargs) -> None:

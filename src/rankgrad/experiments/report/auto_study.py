@@ -48,7 +48,7 @@ _HELD_OUT = (
 
 
 class Importance(NamedTuple):
-    """Importance of features: rows of the chart and its caption, or the reason why there is none."""
+    """Importance of features: rows of the chart and its caption, or the reason why there is no chart."""
 
     rows: chart_data.Rows
     caption: str = ""
@@ -147,7 +147,7 @@ def _held_out(
 ) -> tuple[Comparison | None, tuple[str, ...]]:
     """Compare the final model on the lists of the search, with scores of models that were not trained on them.
 
-    The second value is a warning, if the data has changed since the search.
+    The second result contains a warning if the data has changed since the search.
     """
     found = saved.held_out(joined(parts["train"], parts.get("validation")))
     if found is None:
@@ -381,7 +381,7 @@ def _members(result: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]],
 
 
 def _nested(result: Mapping[str, Any], shown: str) -> PlainTable:
-    """Return the table of the nested check: the forms of ensemble, on lists that did not choose their members."""
+    """Return the table of the nested check: the forms of ensemble, on lists that were not used to choose members."""
     rows = []
     for form, value in result["nested"].items():
         chosen = "chosen" if form == result["form"] else ""

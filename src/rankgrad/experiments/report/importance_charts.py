@@ -46,7 +46,7 @@ def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
 
 
 def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
-    """Draw the contributions to the difference of two scores next to the losses of the metric without each feature.
+    """Draw the contributions to the difference of two scores next to the decrease of the metric without each feature.
 
     Args:
         found: explanation of a list.

@@ -201,7 +201,7 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
 
 @helper
 def _cross(l, given, work, one):
-    """Add the derivative of each pair of a relevant and an irrelevant document to `direct` of both documents."""
+    """For each pair of a relevant and an irrelevant document, add the derivative to `direct` of both documents."""
     _, _, power, count, hits, _, _, _, by_rank, _, direct = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]

@@ -146,7 +146,10 @@ def _real_positions(mask, first, last, place):
 
 @helper
 def _take(values, whole, first, place, out):
-    """Copy the values of the documents of a list to `out`: from position `first` on if `whole`, else from `place`."""
+    """Copy the values of the documents of a list to `out`.
+
+    If `whole`, the values begin at position `first`. Otherwise their positions are in `place`.
+    """
     if whole:
         values = values[first : first + len(out)]
         for i in range(len(out)):

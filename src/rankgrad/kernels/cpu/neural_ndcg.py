@@ -94,7 +94,7 @@ def _neural_ndcg_list(l, given, out, tables, numbers):
 
 @helper
 def _band(score, like, temperature, matrix_bytes):
-    """Allocate the band matrix of a list, whose scores are divided into segments.
+    """Allocate the band matrix of a list. The scores of the list are divided into segments.
 
     The scores of two segments are so far apart that the entries between these segments are negligible.
     """

@@ -22,7 +22,7 @@ FIRST = np.int64(0)  # index of the first task; Numba would compile again for a 
 
 @kernel
 def tied_likelihood(given, out, exact, tasks):
-    """Compute ListMLE of all lists with the exact likelihood, or with Efron's, in one or several tasks."""
+    """Compute ListMLE of all lists, with Efron's likelihood or the exact likelihood. There may be several tasks."""
     if tasks == 1:
         _task(FIRST, tasks, given, out, exact)
     else:

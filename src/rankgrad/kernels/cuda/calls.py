@@ -55,8 +55,8 @@ def eager(
 class Connected(torch.autograd.Function):
     """Autograd function that connects an already computed loss on a GPU to the graph. `native.cpp` has the same class.
 
-    PyTorch calls `backward` in a separate thread, in which Python code ran several times slower. So `backward`
-    computes only one product.
+    PyTorch calls `backward` in a separate thread, in which Python code is several times slower. So `backward` computes
+    only one product.
     """
 
     @staticmethod
@@ -103,7 +103,7 @@ def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
 
 
 def registered(family: str, name: str, *call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the outputs of the operator, for compiled code. Params on the CPU are numbers."""
+    """Return the outputs of the operator, for compiled code. Params on the CPU are passed to kernels as numbers."""
     *inputs, params, options, gradient = call
     parts: tuple[Any, ...] = ()
     if params.shape[0]:

@@ -67,7 +67,7 @@ def queries(path: Path, files: TextFiles) -> Iterator[Record]:
 
 
 def qrels(path: Path, files: TextFiles, similar: str = "exclude") -> tuple[Qrels, dict[str, frozenset[str]]]:
-    """Return the labels and the excluded documents. The label is 5 - code: 4 is a complete answer, 1 minimum interest.
+    """Return the labels and the excluded documents. The label is 5 - code, from 4 (complete answer) to 1.
 
     Args:
         path: file with lines of `query document code`.
