@@ -309,7 +309,7 @@ ERRORS = [
     ({}, "no documents; expected files of Cranfield"),
     ({"documents.tsv": ""}, "documents.tsv:1: no id in the columns"),
     ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"id": 2, "te'}, r"documents.jsonl:2: not JSON .*\(is the file cut"),
-    ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"text": "a"}'}, "documents.jsonl:2: one of the documents has no id"),
+    ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"text": "a"}'}, "documents.jsonl:2: a document has no id"),
     ({"documents.jsonl": "[1]"}, "documents.jsonl:1: a JSON list; expected one JSON object per line"),
     ({"documents.jsonl": '{"id": 1, "text": ["a"]}'}, "documents.jsonl:1: text is a list"),
     (
@@ -323,7 +323,7 @@ ERRORS = [
         r"2 files of documents \(documents.csv, documents.tsv\)",
     ),
     ({"documents.tsv": "1\ta\n2"}, "documents.tsv:2: no tab in the line '2'; expected id<TAB>text"),
-    ({"documents.tsv": "1\ta\n\tb"}, "documents.tsv:2: one of the documents has no id"),
+    ({"documents.tsv": "1\ta\n\tb"}, "documents.tsv:2: a document has no id"),
     ({"documents.parquet": "PAR1"}, "documents.parquet: not a Parquet file"),
     ({"documents.tsv": b"\xff\xfea\0"}, "documents.tsv: UTF-16 text; expected UTF-8 text"),
     ({"a": "<DOC>\n<DOCNO>1</DOCNO>\n<DOC>\n"}, "a:3: <DOC> before the </DOC> of the document that begins in line 1"),

@@ -46,7 +46,7 @@ def auto(
     ray: Annotated[str | None, described("Ray cluster: auto or address", "", "ADDRESS")] = None,
     missing: Annotated[
         str | None,
-        typer.Option(help="NaN: error, zero, mean or indicator for networks; trees keep it.", hidden=True),
+        typer.Option(help="NaN in networks: error, zero, mean or indicator; trees keep NaN.", hidden=True),
     ] = None,
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,

@@ -1,6 +1,6 @@
-"""Measure the importance of features, by the decrease of a metric if a feature is shuffled, or by other methods.
+"""Measure the importance of features, by the drop of a metric if a feature is shuffled, or by other methods.
 
-The permutation importance of a feature is the mean decrease of the metric over lists and shuffles, in the units of the
+The permutation importance of a feature is the mean drop of the metric over lists and shuffles, in the units of the
 metric. Its interval treats lists and shuffles both as random samples. A feature that repeats another feature can have
 an importance near 0, even if the model uses both features, because the other feature remains.
 """
@@ -47,7 +47,7 @@ class FeatureImportance:
     low: Array | None  # lower ends of the intervals, `(features,)`; None if there are no intervals
     high: Array | None  # upper ends of the intervals, `(features,)`
     method: str  # name of the method
-    unit: str  # meaning of the values, such as `loss of nDCG@10`
+    unit: str  # meaning of the values, such as `drop of nDCG@10`
     metric: str | None = None  # metric of the permutation importance
     baseline: float | None = None  # metric with all features
     lists: int = 0  # number of lists
@@ -167,7 +167,7 @@ def permutation_importance(
     seed: int = 0,
     within_lists: bool = False,
 ) -> FeatureImportance:
-    """Measure the mean decrease of a metric if the values of a feature are shuffled, for each feature.
+    """Measure the mean drop of a metric if the values of a feature are shuffled, for each feature.
 
     Args:
         model: any trained model.
@@ -209,7 +209,7 @@ def permutation_importance(
         low,
         high,
         "permutation",
-        f"loss of {measured}",
+        f"drop of {measured}",
         metric=str(measured),
         baseline=float(whole[counted].mean()),
         lists=int(counted.sum()),
@@ -230,7 +230,7 @@ def feature_names(model: "TrainedModel", data: Dataset | None) -> tuple[str, ...
 
 
 def _interval(losses: NDArray[np.float64]) -> tuple[Array, Array]:
-    r"""Return the confidence interval of the mean decrease of each feature; `losses` is `(repeats, lists, features)`.
+    r"""Return the confidence interval of the mean drop of each feature; `losses` is `(repeats, lists, features)`.
 
     Lists and shuffles are both random: :math:`\ell_{rq} = \mu + a_q + b_r + e_{rq}`. The variance of the mean is
     estimated as :math:`S_q^2 / Q + S_r^2 / R - S_e^2 / (QR)`, from the variances of the means of the lists, of the

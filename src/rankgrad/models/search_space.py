@@ -37,7 +37,7 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
 
 
 def count_draws(space: Mapping[str, Any], trials: int) -> int:
-    """Return the number of combinations of settings that `draws` returns, without drawing them."""
+    """Return the number of combinations of settings that `draws` would return. Nothing is drawn."""
     if any(isinstance(choices, Mapping) for choices in space.values()):
         return trials
     return min(trials, math.prod(map(len, space.values())))

@@ -67,7 +67,7 @@ def _check(forest: Forest, format: str) -> None:
         bad_value(
             "model",
             f"not treat 0 as a missing value for the format {format}",
-            f"{odd} splits that do (zero_as_missing)",
+            f"{odd} such splits (zero_as_missing)",
         )
     if format == "ranklib" and has_missing_branch(forest):
         count = sum(int(_missing_splits(tree, forest.inclusive).sum()) for tree in forest.trees)
@@ -222,7 +222,7 @@ def _solr_thresholds(wanted: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _solr_scale(name: str, wanted: NDArray[np.float32]) -> np.float32:
-    """Return the smallest power of 2, from 1, by which a feature is multiplied so that Solr has all thresholds."""
+    """Return the smallest factor 1, 2, 4, ... of a feature with which Solr has all thresholds of the feature."""
     with np.errstate(over="ignore", invalid="ignore"):
         for power in range(127):
             scale = np.float32(2.0**power)

@@ -72,7 +72,11 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
 
 def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
     if model.zero_missing:
-        bad_value("model", f"not treat 0 as a missing value for the format {format}", "a model that does")
+        bad_value(
+            "model",
+            f"not treat 0 as a missing value for the format {format}",
+            "a model that treats 0 as a missing value",
+        )
     names = engine_names(model)
     try:
         forest = read_splits(model.content(), model.framework)

@@ -125,7 +125,7 @@ def even_blend(found: OutOfFold) -> Values:
 
 
 def greedy(found: OutOfFold) -> Values:
-    """Return weights from greedy selection with replacement: each step adds the candidate that helps most.
+    """Return weights from greedy selection with replacement: each step adds the best candidate for the metric.
 
     Args:
         found: scores of the candidates.

@@ -52,7 +52,9 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
         yield record()
     if without:
         shown = such_as([record.id for record in without])
-        files.notes.append(f"Records have no .W, perhaps because the file is cut: {shown} ({path}:{without[0].line}).")
+        files.notes.append(
+            f"Some records have no .W, perhaps because the file is cut: {shown} ({path}:{without[0].line})."
+        )
 
 
 def queries(path: Path, files: TextFiles) -> Iterator[Record]:
