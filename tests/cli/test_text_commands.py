@@ -83,7 +83,8 @@ def test_defects_of_a_collection_are_told_once_and_nothing_is_lost(made, tmp_pat
         "Documents without text are kept: 1, such as 'empty'.",
         "Documents that have the id of an earlier document but a different text are left out: 1, such as 'd0'",
         "Some queries of the qrels are not in the collection: 1, such as 'stranger'.",
-        "Some labels are for documents that are not in the collection: 1, such as 'unknown'; they count in the ideal DCG",
+        "Some labels are for documents that are not in the collection: 1, such as 'unknown'; "
+        "they count in the ideal DCG",
     ):
         assert made.told.count(sentence) == 1
     assert "39 documents, 12 queries" in made.told

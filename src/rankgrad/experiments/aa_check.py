@@ -66,7 +66,7 @@ class AACheck:
 def aa_checks(
     groups: Mapping[str, Iterable[RunValues]], *, splits: int = SPLITS, level: float = LEVEL, seed: int = 0
 ) -> dict[str, AACheck]:
-    """Check the rows of each data set, and, if there are several data sets, all rows together as `"all"`.
+    """Check the rows of each data set. If there are several data sets, also check all rows together, as `"all"`.
 
     Args:
         groups: rows of each data set.

@@ -66,7 +66,7 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
 
 
 def _on_cpu(model: Any, kind: type["BlendModel"]) -> Any:
-    """Return a copy of a model whose networks are on the CPU."""
+    """Return a copy of a model, with its networks on the CPU."""
     if isinstance(model, kind):
         return replace(model, models=[_on_cpu(part, kind) for part in model.models])
     return network_export.on_cpu(model) if isinstance(model, Model) else model

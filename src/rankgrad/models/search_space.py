@@ -44,7 +44,7 @@ def count_draws(space: Mapping[str, Any], trials: int) -> int:
 
 
 def boundary_values(choices: Any) -> list[Any]:
-    """Return the values of one setting of a search space that must be checked: all choices, or both ends of a range."""
+    """Return the values to check for a setting of a search space: all choices, or both ends of a range."""
     if isinstance(choices, list):
         if not choices:
             bad_value("choices", "have at least one value", "[]")

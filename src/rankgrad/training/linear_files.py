@@ -33,7 +33,7 @@ def read_linear(ranker: nn.Module, steps: Preprocessing, format: str) -> LinearS
 
     Args:
         ranker: ranker on the CPU.
-        steps: fitted preprocessing; it is an error if it has other steps than `standardise`.
+        steps: fitted preprocessing; steps other than `standardise` are an error.
         format: format of the file, for the error.
     """
     if not isinstance(ranker, Linear):

@@ -213,7 +213,7 @@ def _of_feature(forest: Forest, limits: list[NDArray[np.float32]], feature: int)
 
 
 def _solr_thresholds(wanted: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return float32 numbers t for which `t + SLACK` is the wanted number in float32; NaN if there is none."""
+    """Return float32 numbers t for which `t + SLACK` is the wanted number in float32; NaN if no such t exists."""
     found = np.full(wanted.shape, np.nan, dtype=np.float32)
     for start in (wanted, wanted - SLACK):
         for tried in (start, *(np.nextafter(start, np.float32(side)) for side in (-np.inf, np.inf))):

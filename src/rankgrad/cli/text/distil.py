@@ -23,7 +23,7 @@ def distil(
     ] = None,
     standardise: Annotated[str | None, typer.Option(help="Teacher's scale: zscore, minmax (none).")] = None,
     temperature: Annotated[float | None, typer.Option(help="Divisor of the teacher's scores (1).")] = None,
-    fuse: Annotated[bool, typer.Option("--fuse", help="Add the first run's scores to the teacher's.")] = False,
+    fuse: Annotated[bool, typer.Option("--fuse", help="Add scores of the first run to the teacher's scores.")] = False,
     run: Annotated[Path | None, typer.Option(help="Candidates (run of the teacher, or BM25).")] = None,
     depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,

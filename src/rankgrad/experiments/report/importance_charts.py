@@ -75,7 +75,7 @@ def save_chart(chart: Any, path: str | PathLike[str]) -> None:
 def _bars(rows: list[dict[str, Any]], title: str, intervals: bool = False, names: str = "names") -> Any:
     """Draw horizontal bars in the order of the rows; positive and negative values have different colours.
 
-    `names` is the name of the parameter of the chart that contains the names of the rows.
+    `names` is the name of a parameter of the chart. This parameter contains the names of the rows.
     """
     import altair as alt
 

@@ -87,7 +87,8 @@ class Study:
         found += self._learned(rows.get("learned", []))
         if "cost" in rows:
             bars = f" Bars show {self.spread}." if self.spread else ""
-            caption = f"The best rows are at the top left. Seconds of training on the machine that is named at the end of the page.{bars}"
+            where = "the machine that is named at the end of the page"
+            caption = f"The best rows are at the top left. Seconds of training on {where}.{bars}"
             draw = partial(charts.cost, spread=bool(self.spread))
             found.append(ChartPanel("cost", "cost", "Quality against training cost", caption, draw))
         if "sensitivity" in rows:

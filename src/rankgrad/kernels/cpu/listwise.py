@@ -184,7 +184,7 @@ def _targets(y, t, code, gamma, softmax_targets, together, high):
 
 @helper
 def _cross_entropy(s, e, t, d, code, epsilon):
-    """Return the softmax cross entropy of a list, and fill `d` with the derivatives by the scores."""
+    """Return the softmax cross entropy of a list, and fill `d` with the derivatives with respect to the scores."""
     total = mass = behind = 0.0
     for i in range(len(s)):
         total += e[i]

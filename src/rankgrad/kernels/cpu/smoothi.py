@@ -99,7 +99,7 @@ def _smoothi_list(l, given, out, tables, numbers):
 def _indicators(of_groups, discount, code, depth, delta, top, unit):
     """Compute SmoothI's rank indicators. Return the metric, up to a factor, and two arrays: `by_seen` and `by_all`.
 
-    The arrays have one entry per group of ties. The derivative of the metric by the x of a document is
+    The arrays have one entry per group of ties. The derivative of the metric with respect to the x of a document is
     `seen * by_seen - by_all`.
     """
     x, size, seen_by = of_groups

@@ -231,7 +231,7 @@ def _height(z, power):
 
 @helper
 def _height_slope(z, power):
-    """Return the derivative of `_height` by z."""
+    """Return the derivative of `_height` with respect to z."""
     v = exp(z)
     slope = 1.0 - v
     for i in range(len(power)):
@@ -241,7 +241,7 @@ def _height_slope(z, power):
 
 @helper
 def _factor_slope(r):
-    """Return the derivative of log(1 - exp(-r)) by log r."""
+    """Return the derivative of log(1 - exp(-r)) with respect to log r."""
     if r < 0.01:
         return 1.0 - r * (1 / 2 - r * (1 / 12 - r * r * (1 / 720)))
     left = exp(-r)

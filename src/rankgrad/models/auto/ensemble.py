@@ -125,7 +125,9 @@ def even_blend(found: OutOfFold) -> Values:
 
 
 def greedy(found: OutOfFold) -> Values:
-    """Return weights from greedy selection with replacement: each step adds the best candidate for the metric.
+    """Return weights from greedy selection with replacement.
+
+    Each step adds the candidate that gives the best metric.
 
     Args:
         found: scores of the candidates.

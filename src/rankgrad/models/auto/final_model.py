@@ -207,7 +207,7 @@ def _member(entry: Entry, weight: float, models: int) -> dict[str, Any]:
 def _within_latency(
     search: Search, entries: Sequence[Entry], found: ensemble.OutOfFold, limit: float, notes: list[str]
 ) -> _Made:
-    """Return the best ensemble of models, each trained on all lists, whose latency is below the limit."""
+    """Return the best ensemble with a latency below the limit. Each of its models is trained on all lists."""
     costs = np.array([measure_latency(read_model(search.folders(entry)[0]), search.data) for entry in entries])
     if costs.min() > limit:
         at = int(costs.argmin())
