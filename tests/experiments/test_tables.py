@@ -224,7 +224,8 @@ def test_what_a_reader_must_know():
         "Tuning: 2 settings tried for each row on each fold, chosen by nDCG@10 on validation with seed 0",
         "Difference in nDCG@10 from the best row, with its 95% interval",
         "p: t-test over 120 queries (queries and training runs are random); all pairs of rows are tested, and p "
-        "against the best row is shown; Bonferroni's correction for 3 comparisons per column; † worse than another row at 0.05",
+        "against the best row is shown; Bonferroni's correction for 3 comparisons per column; "
+        "† worse than another row at 0.05",
         "Detectable: one uncorrected test finds a true difference of 0.0152 to 0.0209 in nDCG@10 with 80% power",
     )
 

@@ -75,7 +75,10 @@ def on_cpu(name: str, *arguments: Any) -> Outputs:
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
-    """Run the registered operator on the CPU, for `torch.compile`. Check the offsets, which compiled code does not."""
+    """Run the registered operator on the CPU, for `torch.compile`.
+
+    The offsets are checked here, because compiled code does not check them.
+    """
     offsets: Tensor | None = others[3]
     if offsets is not None:
         first, last, documents = int(offsets[0]), int(offsets[-1]), scores.shape[0]
