@@ -63,4 +63,4 @@ for column in ("score", "text_match"):
 found = ranker.feature_importance(test[features], test["grade"], qid=test["search"])
 figure, axis = plt.subplots(figsize=(6, 2.5), layout="constrained")
 axis.barh(found.names, found.values)
-axis.set_xlabel("drop of nDCG@10 if the feature is shuffled")
+axis.set_xlabel("loss of nDCG@10 if the feature is shuffled")

@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 def test_importance_prints_a_table_with_bars(folder):
     told = run("importance", folder, "--repeats", 2, "--top", 3)
-    assert "drop of nDCG@10" in told
+    assert "loss of nDCG@10" in told
     assert "95% interval" in told
     assert "█" in told
     assert len(re.findall(r"^ *feature \d+ ", told, re.MULTILINE)) == 3

@@ -28,7 +28,7 @@ def recall(spec, seed, lists, features, noise, **more):
     data = synthetic(lists, features=features, seed=seed, mean_length=20, noise=noise)
     model = kind_of(spec).fit({"model": spec, **KINDS[spec], **more}, data.train)
     found = model.feature_importance(data.test)
-    assert (found.lists, found.repeats, found.unit) == (lists // 3, 5, "drop of nDCG@10")
+    assert (found.lists, found.repeats, found.unit) == (lists // 3, 5, "loss of nDCG@10")
     assert (found.low <= found.values).all()
     assert (found.values <= found.high).all()
     names = {f"feature {place + 1}" for place in true_features(features, seed=seed)}

@@ -262,8 +262,11 @@ DOCUMENTS = {"documents.tsv": "d1\ta\nd2\tb\n"}
 ASKED = DOCUMENTS | {"queries.tsv": "q\ta\n"}
 CUT = "<DOC>\n<DOCNO>1</DOCNO>\na\n</DOC>\n<DOC>\n<DOCNO>2</DOCNO>\nb"
 NOTES = [
-    ({"documents.tsv": "d1\ta\nd1\ta\n"}, r"id of an earlier one and the same text .*: 1, such as 'd1' \(.*tsv:2\)"),
-    ({"documents.tsv": "d1\ta\nd1\tb\nd1\tc\n"}, r"id of an earlier one but a different text .*: 2, such as 'd1'"),
+    (
+        {"documents.tsv": "d1\ta\nd1\ta\n"},
+        r"id of an earlier document and the same text .*: 1, such as 'd1' \(.*tsv:2\)",
+    ),
+    ({"documents.tsv": "d1\ta\nd1\tb\nd1\tc\n"}, r"id of an earlier document but a different text .*: 2, such as 'd1'"),
     ({"documents.tsv": b"d1\t\xe9t\xe9 \xef\xbf\xbd"}, r"not valid UTF-8 .*: 2 in \S*s.tsv, the first at \S*s.tsv:1"),
     ({"a.txt": b"\xe9", "b.txt": b"\xe9\xe9"}, r"3 in 2 files, the first at \S*a.txt:1"),
     ({"documents.jsonl": '{"id": 1, "text": "a\\ud800"}'}, r"1 in \S*documents.jsonl"),

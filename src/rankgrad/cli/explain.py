@@ -83,10 +83,10 @@ def explain(
         cells = ("", "", "") if at is None else (*(f"{each:.4g}" for each in found.values[:, at]), _loss(found, at))
         rows.append((name, f"{part:+.4f}", *cells))
         numbers.append(part)
-    print_bars(("feature", "score A - B", "A", "B", f"drop of {found.metric}"), rows, numbers)
+    print_bars(("feature", "score A - B", "A", "B", f"loss of {found.metric}"), rows, numbers)
     accuracy = f", with a total error of at most {found.error:.1g}" if found.error > 1e-5 else ""
     typer.echo(f"The contributions to score A - B sum to {found.gap:+.4f} ({found.method}{accuracy}).")
-    typer.echo(f"The last column is the drop of {found.metric} if the feature is replaced by its mean in the list.")
+    typer.echo(f"The last column is the loss of {found.metric} if the feature is replaced by its mean in the list.")
     if out is not None:
         typer.echo(f"Wrote {out}.")
 

@@ -35,7 +35,7 @@ def importance(
     missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Measure the importance of each feature: the drop of a metric if the feature is shuffled, with intervals.
+    """Measure the importance of each feature: the loss of a metric if the feature is shuffled, with intervals.
 
     Example: `rankgrad importance runs/a --data MQ2008 --fold 1 --out importance.html`
     """

@@ -35,7 +35,7 @@ class ListExplanation:
     error: float  # bound of the sum of the absolute errors of the contributions, from numerical integration
     metric: str  # name of the metric
     value: float  # metric of the list; NaN if the metric skips the list
-    losses: NDArray[np.float64]  # drop of the metric if the feature is replaced by its mean in the list, `(features,)`
+    losses: NDArray[np.float64]  # loss of the metric if the feature is replaced by its mean in the list, `(features,)`
 
     @property
     def gap(self) -> float:
@@ -96,7 +96,7 @@ class ListExplanation:
         columns: dict[str, Any] = {"feature": [self.names[at] for at in order]}
         columns |= {"contribution": self.contributions[order]}
         columns |= {f"value of {name}": self.values[place, order] for place, name in enumerate(self.documents)}
-        return pd.DataFrame(columns | {f"drop of {self.metric} without": self.losses[order]})
+        return pd.DataFrame(columns | {f"loss of {self.metric} without": self.losses[order]})
 
 
 def explain_list(
@@ -152,7 +152,7 @@ def explain_list(
 def _without_features(
     model: "TrainedModel", one: Dataset, scores: NDArray[np.float64], metric: Any
 ) -> tuple[float, NDArray[np.float64]]:
-    """Return the metric of a list, and the drop of the metric if a feature is replaced by its mean, per feature."""
+    """Return the metric of a list, and the loss of the metric if each feature is replaced by its mean in the list."""
 
     def value(scores: Any) -> float:
         return float(next(iter(evaluate_lists(scores, one, [metric], bootstrap=0).values.values()))[0])

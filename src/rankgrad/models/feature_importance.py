@@ -1,8 +1,9 @@
-"""Measure the importance of features, by the drop of a metric if a feature is shuffled, or by other methods.
+"""Measure the importance of features, by the loss of a metric if a feature is shuffled, or by other methods.
 
-The permutation importance of a feature is the mean drop of the metric over lists and shuffles, in the units of the
-metric. Its interval treats lists and shuffles both as random samples. A feature that repeats another feature can have
-an importance near 0, even if the model uses both features, because the other feature remains.
+The loss of a metric is its value before the shuffle minus its value after it, or the reverse if lower values are
+better. The permutation importance of a feature is the mean loss over lists and shuffles, in the units of the metric.
+Its interval treats lists and shuffles both as random samples. A feature that repeats another feature can have an
+importance near 0, even if the model uses both features, because the other feature remains.
 """
 
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ class FeatureImportance:
     low: Array | None  # lower ends of the intervals, `(features,)`; None if there are no intervals
     high: Array | None  # upper ends of the intervals, `(features,)`
     method: str  # name of the method
-    unit: str  # meaning of the values, such as `drop of nDCG@10`
+    unit: str  # meaning of the values, such as `loss of nDCG@10`
     metric: str | None = None  # metric of the permutation importance
     baseline: float | None = None  # metric with all features
     lists: int = 0  # number of lists
@@ -167,12 +168,12 @@ def permutation_importance(
     seed: int = 0,
     within_lists: bool = False,
 ) -> FeatureImportance:
-    """Measure the mean drop of a metric if the values of a feature are shuffled, for each feature.
+    """Measure the mean loss of a metric if the values of a feature are shuffled, for each feature.
 
     Args:
         model: any trained model.
         data: labelled lists with the features of the model.
-        metric: spec or object of the metric; if lower values of the metric are better, its increase is measured.
+        metric: spec or object of the metric; if lower values of the metric are better, its increase is the loss.
         repeats: number of shuffles per feature, at least 1.
         seed: random seed of the shuffles.
         within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.
@@ -209,7 +210,7 @@ def permutation_importance(
         low,
         high,
         "permutation",
-        f"drop of {measured}",
+        f"loss of {measured}",
         metric=str(measured),
         baseline=float(whole[counted].mean()),
         lists=int(counted.sum()),
@@ -230,7 +231,7 @@ def feature_names(model: "TrainedModel", data: Dataset | None) -> tuple[str, ...
 
 
 def _interval(losses: NDArray[np.float64]) -> tuple[Array, Array]:
-    r"""Return the confidence interval of the mean drop of each feature; `losses` is `(repeats, lists, features)`.
+    r"""Return the confidence interval of the mean loss of each feature; `losses` is `(repeats, lists, features)`.
 
     Lists and shuffles are both random: :math:`\ell_{rq} = \mu + a_q + b_r + e_{rq}`. The variance of the mean is
     estimated as :math:`S_q^2 / Q + S_r^2 / R - S_e^2 / (QR)`, from the variances of the means of the lists, of the

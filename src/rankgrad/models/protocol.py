@@ -182,7 +182,7 @@ class TrainedModel(ABC):
         Args:
             data: labelled lists on which the model was not trained; not needed for `"gain"` and `"split"`.
             metric: spec or object of the metric, for `"permutation"`.
-            method: `"permutation"`, the drop of the metric if the feature is shuffled; for trees also `"gain"` and
+            method: `"permutation"`, the loss of the metric if the feature is shuffled; for trees also `"gain"` and
                 `"split"`; for neural rankers also `"gradient"`.
             repeats: number of shuffles per feature.
             seed: random seed of the shuffles.

@@ -46,7 +46,7 @@ def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
 
 
 def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
-    """Draw the contributions to the difference of two scores next to the drop of the metric without each feature.
+    """Draw the contributions to the difference of two scores next to the loss of the metric without each feature.
 
     Args:
         found: explanation of a list.
@@ -56,7 +56,7 @@ def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
     title = f"contribution to the score of {first} minus the score of {second}"
     left = _bars([{"name": name, "value": value} for name, value in found.terms(top)], title)
     losses = [{"name": found.names[at], "value": float(found.losses[at])} for at in found.order(top)]
-    return left | _bars(losses, f"drop of {found.metric} of the list without the feature", names="names_of_losses")
+    return left | _bars(losses, f"loss of {found.metric} of the list without the feature", names="names_of_losses")
 
 
 def save_chart(chart: Any, path: str | PathLike[str]) -> None:
