@@ -13,6 +13,7 @@ from pages import (
     architecture,
     auto,
     bounds,
+    calibration,
     claims,
     columns,
     data,
@@ -66,6 +67,7 @@ def build(docs: Path) -> None:
     drawn |= learndcg.pictures() | learned_loss.pictures() | importance.pictures()
     drawn[ARCHITECTURE] = architecture.picture()
     drawn[f"figures/{empty_lists.PICTURE}.svg"] = empty_lists.picture()
+    drawn[f"figures/{calibration.PICTURE}.svg"] = calibration.picture()
     made = page_texts(when) | drawn
     for path, text in made.items():
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
@@ -90,6 +92,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "trees.md": trees.page(),
         "empty-lists.md": empty_lists.page(),
         "auto.md": auto.page(),
+        "calibration.md": calibration.page(),
         "columns.md": columns.page(),
         "importance.md": importance.page(),
         "bounds.md": bounds.page(),
@@ -122,7 +125,7 @@ def check(docs: Path) -> list[str]:
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
-    names = (*learndcg.PICTURES, *learned_loss.PICTURES, *importance.PICTURES, empty_lists.PICTURE)
+    names = (*learndcg.PICTURES, *learned_loss.PICTURES, *importance.PICTURES, empty_lists.PICTURE, calibration.PICTURE)
     pictures += [f"figures/{name}.svg" for name in names]
     for path in pictures:
         if not (docs / path).exists():

@@ -104,6 +104,7 @@ MAY_IMPORT = {
         "models.auto",
         "models.feature_importance",
         "models.explanation",
+        "models.reliability",
     },
     "cli": {
         "__init__",
@@ -119,6 +120,8 @@ MAY_IMPORT = {
         "models.auto",
         "models.feature_importance",
         "models.explanation",
+        "models.calibration",
+        "models.reliability",
         "training.model",
         "training.checkpoint",
         "kernels.cache_folder",

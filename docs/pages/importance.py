@@ -28,11 +28,15 @@ def pictures() -> dict[str, str]:
     model = kind_of("lightgbm").fit(settings, data.train)
     found, one = model.feature_importance(test), model.explain(test, test.qids[0])
     charts = (importance_chart(found, FEATURES), explanation_chart(one, 8))
-    return {f"figures/{name}.svg": _svg(chart) for name, chart in zip(PICTURES, charts, strict=True)}
+    return {f"figures/{name}.svg": svg(chart) for name, chart in zip(PICTURES, charts, strict=True)}
 
 
-def _svg(chart: Any) -> str:
-    """Return a chart as SVG without invisible parts."""
+def svg(chart: Any) -> str:
+    """Return a chart as SVG without invisible parts.
+
+    Args:
+        chart: chart of Altair.
+    """
     import vl_convert
 
     text = str(vl_convert.vegalite_to_svg(chart.to_dict())) + "\n"

@@ -25,7 +25,7 @@ from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
 from rankgrad.metrics import ndcg
-from rankgrad.models.calibration import needed, read_calibration
+from rankgrad.models.calibration import calibration_of, read_calibration
 
 if TYPE_CHECKING:
     from rankgrad.models.explanation import ListExplanation
@@ -42,7 +42,7 @@ ESTIMATOR = "estimator.json"  # file in the folder of the model, with values tha
 def _is_calibrated(ranker: "RowRanker") -> bool:
     check_is_fitted(ranker)
     try:
-        needed(ranker.model_)
+        calibration_of(ranker.model_)
     except ValueError as error:
         raise AttributeError(str(error)) from error
     return True
@@ -80,7 +80,7 @@ class RowRanker(BaseEstimator):
         qid: Any = None,
         group: Any = None,
         *,
-        method: str = "isotonic",
+        method: str = "platt",
         target: str = "binary",
         threshold: float = 0.0,
     ) -> "RowRanker":
@@ -92,7 +92,7 @@ class RowRanker(BaseEstimator):
         Args:
             X, y: features `(rows, f)` and labels `(rows,)` of lists on which the ranker was not trained.
             qid, group: the lists, as in `fit`.
-            method: `"isotonic"` or `"platt"` (logistic).
+            method: `"platt"` (logistic) or `"isotonic"`.
             target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
                 grade, and the expected grade.
             threshold: threshold of `"binary"`.
@@ -110,7 +110,7 @@ class RowRanker(BaseEstimator):
             X: features, `(rows, f)`.
             qid, group: lists, as in `predict`.
         """
-        return needed(self.model_).values(self.predict(X, qid, group))
+        return calibration_of(self.model_).values(self.predict(X, qid, group))
 
     @available_if(_is_calibrated)
     def predict_proba(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float64]:
@@ -122,7 +122,7 @@ class RowRanker(BaseEstimator):
             X: features, `(rows, f)`.
             qid, group: lists, as in `predict`.
         """
-        return needed(self.model_).probabilities(self.predict(X, qid, group))
+        return calibration_of(self.model_).probabilities(self.predict(X, qid, group))
 
     def score(self, X: Any, y: Any, qid: Any = None, group: Any = None, sample_weight: Any = None) -> float:
         """Return the mean nDCG@10 (gain 2^y - 1); the value of a list without a relevant document is 0.

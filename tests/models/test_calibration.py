@@ -20,7 +20,7 @@ DATA = from_arrays(SCORES[:, None], LABELS, qid=np.repeat(np.arange(40), 10))[0]
 
 def test_isotonic_is_that_of_scikit_learn():
     new = np.linspace(-5, 5, 301)
-    found = fit_calibration(SCORES, DATA, target="grade").cumulative(new)
+    found = fit_calibration(SCORES, DATA, method="isotonic", target="grade").cumulative(new)
     for place in range(2):
         peer = IsotonicRegression(out_of_bounds="clip").fit(SCORES, np.greater(LABELS, place))
         np.testing.assert_allclose(found[:, place], peer.predict(new), atol=1e-12)
@@ -60,6 +60,13 @@ def test_the_interval_of_ece_contains_its_estimate(seed):
     assert found.interval[0] < found.interval[1]
 
 
+def test_probabilities_of_reversed_scores_are_constant():
+    with pytest.warns(UserWarning, match="the scores are not higher for relevant documents"):
+        found = fit_calibration(-SCORES, DATA).values(SCORES)
+    assert np.ptp(found) == 0
+    assert found[0] == pytest.approx((LABELS > 0).mean(), abs=0.01)
+
+
 def test_bad_input_is_one_sentence():
     with pytest.raises(ValueError, match="data must contain documents with and without label > 5; got no documents"):
         fit_calibration(SCORES, DATA, threshold=5)
@@ -80,3 +87,34 @@ def test_saved_exported_and_removed_with_new_weights(tmp_path):
     assert model.export(tmp_path / "a.onnx").calibration < 1e-6
     model.save_weights(tmp_path)
     assert models.load(tmp_path).calibration is None
+
+
+@pytest.mark.parametrize("name", ["Ranker", "TreeRanker", "blend"])
+def test_estimators_have_probabilities_after_calibrate(name, tmp_path):
+    import rankgrad as rg
+
+    tree, linear = rg.trees.TreeRanker(trees=5), rg.Ranker(model="linear", loss="softmax", epochs=3, lr=0.1)
+    ranker = {
+        "Ranker": linear,
+        "TreeRanker": tree,
+        "blend": rg.blend([tree, linear]),
+    }[name]
+    X, y, qid = SCORES[:, None], LABELS, np.repeat(np.arange(40), 10)
+    half = slice(0, 200), slice(200, None)
+    tree.fit(X[half[0]], y[half[0]], qid=qid[half[0]])  # a blend takes trained rankers
+    linear.fit(X[half[0]], y[half[0]], qid=qid[half[0]])
+    ranker.fit(X[half[0]], y[half[0]], qid=qid[half[0]])
+    assert not hasattr(ranker, "predict_proba")
+    before = ranker.predict(X[half[1]], qid=qid[half[1]])
+    ranker.calibrate(X[half[1]], y[half[1]], qid=qid[half[1]], target="grade")
+    shown = ranker.predict_proba(X[half[1]], qid=qid[half[1]])
+    assert shown.shape == (200, 3)
+    np.testing.assert_allclose(shown.sum(axis=1), 1)
+    np.testing.assert_allclose(shown.mean(axis=0), np.bincount(y[half[1]]) / 200, atol=0.03)
+    np.testing.assert_array_equal(ranker.predict(X[half[1]], qid=qid[half[1]]), before)
+    ranker.save(tmp_path)
+    again = type(ranker).load(tmp_path)
+    expected = ranker.predict_calibrated(X, qid=qid)
+    np.testing.assert_allclose(again.predict_calibrated(X, qid=qid), expected, rtol=1e-6)
+    ranker.fit(X[half[0]], y[half[0]], qid=qid[half[0]])
+    assert not hasattr(ranker, "predict_proba")

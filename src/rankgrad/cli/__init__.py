@@ -12,7 +12,20 @@ from rankgrad.cli.terminal_text import shown
 
 # Commands, in the order in which a new user needs them. Each module has a function of the same name.
 COMMANDS = (
-    *("demo", "inspect", "auto", "train", "evaluate", "predict", "importance", "explain", "list", "export", "compare"),
+    *(
+        "demo",
+        "inspect",
+        "auto",
+        "train",
+        "evaluate",
+        "predict",
+        "calibrate",
+        "importance",
+        "explain",
+        "list",
+        "export",
+        "compare",
+    ),
     *("tune", "experiment", "report", "convert", "measure", "pretrain-loss", "doctor"),
 )
 

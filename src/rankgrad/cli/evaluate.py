@@ -25,43 +25,51 @@ def evaluate(
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = METRICS,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each list.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    reliability: Annotated[
+        Path | None, typer.Option(help="Also draw probabilities against labels: .html, .svg or .png.")
+    ] = None,
     missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Compute metrics of a model on labelled lists, with intervals. Also print the conventions of each metric.
 
+    For a calibrated model, also print the expected calibration error (ECE) of its probabilities.
+
     Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
-    from rankgrad.cli.data_source import PARTS, DataSource, choose_split, telling
-    from rankgrad.errors import bad_value, one_of
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.model_lists import check_source, read_lists
+    from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.folder import read_config
 
-    source = DataSource.kept(model)
-    if data is not None:
-        source = DataSource(data, fold, data_root, missing=missing, columns=table.columns(), regroup=table.regroup)
-        source = source.with_options_of(model)
-
-    def found() -> None:
-        read_config(model)
-        if source is None:
-            bad_value("data", f"be given, because {model} does not record its training data", None)
-        source.check(model if data is None else None)
-
-    known = partial(one_of, "split", split or "test", PARTS)
-    together(found, known, lambda: named(metric), lambda: check_device(device))
-    assert source is not None
+    given = None if data is None else DataSource(data, fold, data_root, missing=missing, columns=table.columns())
+    together(
+        partial(read_config, model),
+        partial(check_source, model, given, split),
+        partial(named, metric),
+        partial(check_device, device),
+        *([] if reliability is None else [partial(check_chart_path, reliability, "reliability")]),
+    )
     scorer = load_model(model, device)
-    with telling(f"reading {source.data}"):
-        parts = source.hold_out(source.read(scorer))
-        lists = parts[choose_split(source, parts, split, data is not None)]
+    lists = read_lists(scorer, model, given, split, table.regroup)
     result = scorer.evaluate(lists, metric)
+    measured = scorer.reliability(lists) if scorer.calibration or reliability else []
+    if reliability is not None:
+        from rankgrad.experiments.report.reliability_chart import SIGMOID, reliability_chart
+
+        save_chart(reliability_chart({"calibrated" if scorer.calibration else SIGMOID: measured}), reliability)
     if as_json:
-        typer.echo(result.to_json(values=each))
+        from rankgrad.cli.json_output import print_json
+
+        found = {"reliability": [event.to_dict() for event in measured]} if measured else {}
+        print_json(result.to_dict(values=each) | found)
         return
     if each:
         for place, query in enumerate(lists.qids):
             for name, values in result.values.items():
-                typer.echo(f"{name}\t{query}\t{values[place]:.4f}")
-    print_metrics(result.rows(), result.notes())
+                typer.echo(f"{name}	{query}	{values[place]:.4f}")
+    print_metrics([*result.rows(), *(event.row() for event in measured)], result.notes())
+    if reliability is not None:
+        typer.echo(f"Wrote {reliability}.")

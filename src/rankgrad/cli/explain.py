@@ -47,8 +47,10 @@ def explain(
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import DataSource, telling
-    from rankgrad.cli.explained_lists import check_source, check_top, print_bars, read_lists
-    from rankgrad.experiments.report.importance_charts import check_chart_path, explanation_chart, save_chart
+    from rankgrad.cli.explained_lists import check_top, print_bars
+    from rankgrad.cli.model_lists import check_source, read_lists
+    from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
+    from rankgrad.experiments.report.importance_charts import explanation_chart
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.folder import read_config
 

@@ -1,34 +1,10 @@
-"""Functions of `rankgrad importance` and `rankgrad explain`: they read the lists and print bars."""
+"""Functions of `rankgrad importance` and `rankgrad explain`: they check the number of rows and print bars."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rankgrad.cli.data_source import DataSource
-    from rankgrad.data import Dataset
-    from rankgrad.models.protocol import TrainedModel
+from typing import Any
 
 _WIDTH = 16  # width of the longest bar, in letters
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-
-
-def check_source(model: Path, given: "DataSource | None", split: str | None) -> None:
-    """Check that the lists of a model exist; no list is read.
-
-    Args:
-        model: folder of the model.
-        given: data that is given on the command line; None for the training data of the model.
-        split: name of the split, or None.
-    """
-    from rankgrad.cli.data_source import PARTS
-    from rankgrad.errors import bad_value, one_of
-
-    one_of("split", split or "test", PARTS)
-    source = _source(model, given)
-    if source is None:
-        bad_value("data", f"be given, because {model} does not record its training data", None)
-    source.check(model if given is None else None)
 
 
 def check_top(top: int) -> None:
@@ -37,35 +13,6 @@ def check_top(top: int) -> None:
 
     if top < 1:
         bad_value("top", "be at least 1", top)
-
-
-def read_lists(
-    scorer: "TrainedModel", model: Path, given: "DataSource | None", split: str | None, regroup: bool
-) -> "Dataset":
-    """Read the lists of a split.
-
-    Args:
-        scorer: model that scores the lists.
-        model: folder of the model.
-        given: data that is given on the command line; None for the training data of the model.
-        split: name of the split; None for test lists, or for validation lists if there are no test lists.
-        regroup: True to accept the rows of a query in any order.
-    """
-    from dataclasses import replace
-
-    from rankgrad.cli.data_source import choose_split, telling
-
-    source = _source(model, None if given is None else replace(given, regroup=regroup))
-    assert source is not None
-    with telling(f"reading {source.data}"):
-        parts = source.hold_out(source.read(scorer))
-        return parts[choose_split(source, parts, split, given is not None)]
-
-
-def _source(model: Path, given: "DataSource | None") -> "DataSource | None":
-    from rankgrad.cli.data_source import DataSource
-
-    return DataSource.kept(model) if given is None else given.with_options_of(model)
 
 
 def print_bars(header: Sequence[str], rows: Sequence[Sequence[str]], values: Sequence[float]) -> None:

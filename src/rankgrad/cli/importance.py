@@ -41,9 +41,11 @@ def importance(
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import DataSource, telling
-    from rankgrad.cli.explained_lists import check_source, check_top, read_lists
+    from rankgrad.cli.explained_lists import check_top
+    from rankgrad.cli.model_lists import check_source, read_lists
     from rankgrad.errors import one_of
-    from rankgrad.experiments.report.importance_charts import check_chart_path, importance_chart, save_chart
+    from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
+    from rankgrad.experiments.report.importance_charts import importance_chart
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.feature_importance import METHODS
     from rankgrad.models.folder import read_config

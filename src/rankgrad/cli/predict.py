@@ -40,6 +40,9 @@ def predict(
             show_default=False,
         ),
     ] = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Also write the probability or expected grade of `calibrate`.")
+    ] = False,
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
     missing: Annotated[
         str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error' (default: as in training).")
@@ -49,8 +52,8 @@ def predict(
     """Score every document of a file, in the order of its rows; labels are ignored.
 
     The file is read once, in blocks of lists. With `--regroup`, the whole file is read first. CSV and Parquet output
-    has the query ids, and document ids if the file has them. An existing output file is replaced only when all scores
-    are written.
+    has the query ids, and document ids if the file has them. With `--calibrated`, it has another column, and the format
+    `scores` has the probabilities only. An existing output file is replaced only when all scores are written.
 
     Example: `rankgrad predict runs/a test.parquet --out scores.csv`
     """
@@ -61,6 +64,7 @@ def predict(
     from rankgrad.data.loading import is_text
     from rankgrad.data.tables.files import FORMATS as INPUTS
     from rankgrad.errors import bad_value, one_of
+    from rankgrad.models.calibration import calibration_of
     from rankgrad.models.folder import read_config
 
     def found() -> None:
@@ -82,6 +86,8 @@ def predict(
             one_of("input", input, ("letor", *INPUTS))
         if out == "-" and format == "parquet":
             bad_value("out", "be a file for parquet", "-")
+        if calibrated and kind == "trec":
+            bad_value("calibrated", "be used with the format scores, csv or parquet", "trec")
 
     kind = "scores"
 
@@ -102,11 +108,14 @@ def predict(
         lambda: check_device(device),
     )
     scorer = load_model(model, device)
+    calibration = calibration_of(scorer) if calibrated else None
     with _from_standard_input(source) as source, telling(), writing_scores(kind, out, tag) as writer:
         source = source.with_options_of(model)
         source.check()
         for part in _lists(scorer, source, kind != "scores"):
-            writer.write(part, scorer.score_lists(with_categories_of(scorer, part)))
+            scores = scorer.score_lists(with_categories_of(scorer, part))
+            more = {} if calibration is None else {calibration.meaning: calibration.values(scores)}
+            writer.write(part, scores, more)
     if out != "-":
         messages().print(f"{writer.rows:,} scores: {out}", markup=False)
 

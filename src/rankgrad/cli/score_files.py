@@ -3,7 +3,7 @@
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
 
+NOTHING: Mapping[str, Any] = {}
 FORMATS = ("scores", "csv", "parquet", "trec")
 _OTHER_FORMATS = (".gz", ".xz", ".bz2", ".zst", ".tsv", ".json", ".jsonl", ".arrow", ".feather", ".xlsx")
 
@@ -32,26 +33,34 @@ class ScoreWriter:
     def __init__(self, write: Callable[[bytes], object], tag: str) -> None:
         self._write, self._tag, self.rows = write, tag, 0
 
-    def write(self, part: "Dataset", scores: Any) -> None:
-        """Write the scores of some lists, one score per document."""
-        self._write(self._lines(part, scores).encode())
+    def write(self, part: "Dataset", scores: Any, more: Mapping[str, Any] = NOTHING) -> None:
+        """Write the scores of some lists, one score per document.
+
+        Args:
+            part: lists.
+            scores: score of each document.
+            more: values of further columns, by name.
+        """
+        self._write(self._lines(part, scores, more).encode())
         self.rows += len(scores)
 
-    def _lines(self, part: "Dataset", scores: Any) -> str:
-        ordered = part.in_row_order(scores)
+    def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
+        """Return one number per line: the last of the further columns, otherwise the score."""
+        ordered = part.in_row_order([scores, *more.values()][-1])
         return "%.9g\n" * len(ordered) % tuple(ordered.tolist())  # nine digits distinguish any two float32 values
 
 
 class CsvScores(ScoreWriter):
-    """Writes the columns `qid`, `docid` (if the documents have ids) and `score`."""
+    """Writes the columns `qid`, `docid` (if the documents have ids), `score` and the further columns."""
 
-    def _lines(self, part: "Dataset", scores: Any) -> str:
+    def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
-        names, columns = _columns(part, scores)
+        names, columns = _columns(part, scores, more)
         if not self.rows:
             rows.writerow(names)
-        columns[-1] = [f"{score:.9g}" for score in columns[-1].tolist()]
+        for place in range(names.index("score"), len(names)):
+            columns[place] = [f"{value:.9g}" for value in columns[place].tolist()]
         rows.writerows(zip(*columns, strict=True))
         return text.getvalue()
 
@@ -59,7 +68,7 @@ class CsvScores(ScoreWriter):
 class TrecScores(ScoreWriter):
     """Writes a TREC run. A document without an id gets its row number in the file (from 1) as id."""
 
-    def _lines(self, part: "Dataset", scores: Any) -> str:
+    def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
         import numpy as np
 
         from rankgrad.errors import bad_value
@@ -77,20 +86,20 @@ class TrecScores(ScoreWriter):
 
 
 class ParquetScores(ScoreWriter):
-    """Writes a Parquet file with the columns `qid`, `docid` (if the documents have ids) and `score`."""
+    """Writes a Parquet file with the columns of `CsvScores`."""
 
     def __init__(self, file: Any, stack: ExitStack) -> None:
         super().__init__(file.write, "")
         self._file, self._stack, self._writer = file, stack, None
 
-    def write(self, part: "Dataset", scores: Any) -> None:
+    def write(self, part: "Dataset", scores: Any, more: Mapping[str, Any] = NOTHING) -> None:
         """Write the scores of some lists. The first lists determine the type of the query ids."""
         import pyarrow as pa
         import pyarrow.parquet as parquet
 
         from rankgrad.errors import bad_value
 
-        names, columns = _columns(part, scores)
+        names, columns = _columns(part, scores, more)
         writer: Any = self._writer
         if writer is not None and writer.schema.field("qid").type == pa.string():
             columns[0] = columns[0].astype(str)
@@ -128,8 +137,8 @@ def writing_scores(format: str, out: str, tag: str) -> Iterator[ScoreWriter]:
         yield kinds[format](write, tag)
 
 
-def _columns(part: "Dataset", scores: Any) -> tuple[list[str], list[Any]]:
+def _columns(part: "Dataset", scores: Any, more: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
     """Return the names and the values of the output columns, in the order of the rows of the input."""
     ids = {} if part.docids is None else {"docid": part.docids}
-    found = {"qid": part.row_qids, **ids, "score": scores}
+    found = {"qid": part.row_qids, **ids, "score": scores, **more}
     return list(found), [part.in_row_order(values) for values in found.values()]

@@ -82,6 +82,14 @@ class Evaluation:
         Args:
             values: True to include the value of each list (null for an empty list that is skipped).
         """
+        return json.dumps(self.to_dict(values), indent=2)
+
+    def to_dict(self, values: bool = False) -> dict[str, Any]:
+        """Return the result as JSON values.
+
+        Args:
+            values: True to include the value of each list (None for an empty list that is skipped).
+        """
         metrics = {}
         for name, mean in self.means.items():
             metrics[name] = {"mean": mean, "interval": list(self.intervals[name]), "lists": self._counted(name)}
@@ -90,8 +98,7 @@ class Evaluation:
                 metrics[name]["values"] = [None if np.isnan(value) else value for value in self.values[name].tolist()]
         whole: dict[str, Any] = {"metrics": metrics, "lists": self.lists, "nan_scores": self.nan_scores}
         whole |= {"about": self.about} if self.about else {}
-        whole |= {"confidence": self.confidence} | ({"queries": self.queries} if values and self.queries else {})
-        return json.dumps(whole, indent=2)
+        return whole | {"confidence": self.confidence} | ({"queries": self.queries} if values and self.queries else {})
 
     def _counted(self, name: str) -> int:
         return int((~np.isnan(self.values[name])).sum())

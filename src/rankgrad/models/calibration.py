@@ -6,6 +6,8 @@ non-decreasing, so they never contradict the order by score. Isotonic functions 
 are still ranked by score, and the probability is an additional output.
 """
 
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -48,7 +50,8 @@ class LogisticCurve:
     def fit(cls, scores: Array, relevant: NDArray[np.bool_]) -> "LogisticCurve":
         """Fit by maximum likelihood with Platt's targets, which give a finite fit even if scores separate the labels.
 
-        With P documents of the event and N others, the targets are (P + 1) / (P + 2) and 1 / (N + 2).
+        With P documents of the event and N others, the targets are (P + 1) / (P + 2) and 1 / (N + 2). If the best slope
+        is negative, the function is constant.
         """
         from sklearn.linear_model import LogisticRegression
 
@@ -63,9 +66,11 @@ class LogisticCurve:
         solver = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200)
         solver.fit((rows - centre) / spread, kinds, sample_weight=weights)
         slope = float(solver.coef_[0, 0]) / spread
-        if not slope > 0:
-            bad_value("scores", "be higher for relevant documents on average", f"the slope {slope:.3g}")
-        return cls(slope, float(solver.intercept_[0]) - slope * centre)
+        if slope > 0:
+            return cls(slope, float(solver.intercept_[0]) - slope * centre)
+        warnings.warn("the scores are not higher for relevant documents: their probability is constant", stacklevel=3)
+        mean = float(targets.mean())  # the most likely function that does not decrease
+        return cls(0.0, math.log(mean / (1 - mean)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as JSON values."""
@@ -75,8 +80,8 @@ class LogisticCurve:
     def from_json(cls, known: Any) -> "LogisticCurve":
         """Return the function from JSON values; wrong values are an error."""
         slope, intercept = _numbers([known["slope"], known["intercept"]]).tolist()
-        if not slope > 0:
-            bad_value("slope", "be above 0", slope)
+        if slope < 0:
+            bad_value("slope", "be at least 0", slope)
         return cls(slope, intercept)
 
 
@@ -202,14 +207,14 @@ class Calibration:
 
 
 def fit_calibration(
-    scores: Any, data: Dataset, *, method: str = "isotonic", target: str = "binary", threshold: float = 0.0
+    scores: Any, data: Dataset, *, method: str = "platt", target: str = "binary", threshold: float = 0.0
 ) -> Calibration:
     """Fit a calibration to scores of labelled lists.
 
     Args:
         scores: scores of the documents, `(documents,)`.
         data: labelled lists, on which the model was not trained.
-        method: `"isotonic"` or `"platt"`.
+        method: `"platt"` (logistic) or `"isotonic"`.
         target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
             grade, and the expected grade.
         threshold: threshold of `"binary"`.
@@ -293,7 +298,7 @@ def _measure(calibration: Calibration, cumulative: Array, data: Dataset, bins: i
     return [measure_reliability(each, labels > cut, data.offsets, event=name, bins=bins) for each, cut, name in columns]
 
 
-def needed(model: "TrainedModel") -> Calibration:
+def calibration_of(model: "TrainedModel") -> Calibration:
     """Return the calibration of a model; a model without calibration is an error.
 
     Args:

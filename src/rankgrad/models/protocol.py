@@ -126,13 +126,13 @@ class TrainedModel(ABC):
         bad_value("model", "be of a kind that can be exported", type(self).__name__)
 
     def calibrate(
-        self, data: Dataset, *, method: str = "isotonic", target: str = "binary", threshold: float = 0.0
+        self, data: Dataset, *, method: str = "platt", target: str = "binary", threshold: float = 0.0
     ) -> "Calibration":
         """Fit functions from scores to probabilities, and keep them in `calibration`; scores do not change.
 
         Args:
             data: labelled lists on which the model was not trained.
-            method: `"isotonic"` or `"platt"` (logistic).
+            method: `"platt"` (logistic) or `"isotonic"`.
             target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
                 grade, and the expected grade.
             threshold: threshold of `"binary"`.
@@ -149,9 +149,9 @@ class TrainedModel(ABC):
         Args:
             data: lists.
         """
-        from rankgrad.models.calibration import needed
+        from rankgrad.models.calibration import calibration_of
 
-        return needed(self).values(self.score_lists(data))
+        return calibration_of(self).values(self.score_lists(data))
 
     def reliability(self, data: Dataset, bins: int = 15) -> "list[Reliability]":
         """Measure probabilities on labelled lists: ECE with an interval, Brier score, and the bins of a plot.

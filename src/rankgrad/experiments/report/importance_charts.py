@@ -1,32 +1,10 @@
-"""Draw the importance of features and the explanation of a list, as SVG, PNG or a page that works offline."""
+"""Draw the importance of features and the explanation of a list."""
 
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from rankgrad.errors import bad_value
 from rankgrad.experiments.report.charts import COLOURS, ROW_HEIGHT
 from rankgrad.models.explanation import ListExplanation
 from rankgrad.models.feature_importance import FeatureImportance
-
-ENDINGS = (".html", ".svg", ".png")
-
-
-def check_chart_path(path: str | PathLike[str]) -> None:
-    """Check the ending of the file of a chart, and that Altair is installed.
-
-    Args:
-        path: path of the file.
-    """
-    if Path(path).suffix.lower() not in ENDINGS:
-        bad_value("out", f"end in {', '.join(ENDINGS)}", str(path))
-    try:
-        import altair  # noqa: F401
-        import vl_convert  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"A chart needs the packages of the extra report (pip install 'rankgrad[report]'): {error}"
-        ) from error
 
 
 def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
@@ -57,19 +35,6 @@ def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
     left = _bars([{"name": name, "value": value} for name, value in found.terms(top)], title)
     losses = [{"name": found.names[at], "value": float(found.losses[at])} for at in found.order(top)]
     return left | _bars(losses, f"loss of {found.metric} of the list without the feature", names="names_of_losses")
-
-
-def save_chart(chart: Any, path: str | PathLike[str]) -> None:
-    """Write a chart to a file; the ending of its name determines the format. A page contains all scripts.
-
-    Args:
-        chart: chart of Altair.
-        path: path that ends in `.html`, `.svg` or `.png`.
-    """
-    check_chart_path(path)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    options: dict[str, Any] = {"inline": True} if Path(path).suffix.lower() == ".html" else {}
-    chart.save(str(path), **options)
 
 
 def _bars(rows: list[dict[str, Any]], title: str, intervals: bool = False, names: str = "names") -> Any:

@@ -1,0 +1,122 @@
+"""`rankgrad calibrate`: fits functions that convert the scores of a saved model to probabilities."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankgrad.cli.shared_options import described
+from rankgrad.cli.table_options import TableOptions, with_table_options
+
+if TYPE_CHECKING:
+    from rankgrad.data import Dataset
+    from rankgrad.models.calibration import Calibration
+    from rankgrad.models.reliability import Reliability
+
+
+@with_table_options
+def calibrate(
+    table: TableOptions,
+    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data set name, folder, file or cache (default: the model's training data).")
+    ] = None,
+    fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
+    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
+    split: Annotated[str, described("Lists of the fit: train, validation or test", "validation")] = "validation",
+    method: Annotated[str, described("platt (logistic) or isotonic", "platt")] = "platt",
+    target: Annotated[str, described("binary, or grade for the probability of each grade", "binary")] = "binary",
+    threshold: Annotated[float, described("binary: a document with a label above it is relevant", "0")] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also draw a reliability plot: .html, .svg or .png.")] = None,
+    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Fit probabilities of relevance to the scores of a model, and save them in its folder. Scores do not change.
+
+    The expected calibration error (ECE) is measured on test lists. Without test lists, it is measured by
+    cross-validation on the lists of the fit. Later commands use the probabilities: `predict --calibrated`, `evaluate`
+    and `export`.
+
+    Example: `rankgrad calibrate runs/a --out reliability.html`
+    """
+    from rankgrad.cli.argument_checks import check_device, load_model, together
+    from rankgrad.cli.data_source import DataSource, telling
+    from rankgrad.cli.model_lists import check_source, read_parts
+    from rankgrad.errors import one_of
+    from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
+    from rankgrad.models.calibration import METHODS, TARGETS, write_calibration
+    from rankgrad.models.folder import CALIBRATION, read_config
+
+    given = None if data is None else DataSource(data, fold, data_root, missing=missing, columns=table.columns())
+    together(
+        partial(read_config, model),
+        partial(one_of, "method", method, METHODS),
+        partial(one_of, "target", target, TARGETS),
+        partial(check_source, model, given, split),
+        partial(check_device, device),
+        *([] if out is None else [partial(check_chart_path, out)]),
+    )
+    scorer = load_model(model, device)
+    parts, chosen = read_parts(scorer, model, given, split, table.regroup)
+    options: dict[str, Any] = {"method": method, "target": target, "threshold": threshold}
+    with telling("calibrating"):
+        _warn_of_training_lists(chosen, parts)
+        fitted = scorer.calibrate(parts[chosen], **options)
+        tested = "test" if chosen != "test" and "test" in parts else None
+        lists = parts[tested or chosen]
+        scores = scorer.score_lists(lists)
+        before, after = _measure(fitted, scores, lists, options, crossed=tested is None)
+    write_calibration(model, fitted)
+    if out is not None:
+        from rankgrad.experiments.report.reliability_chart import SIGMOID, reliability_chart
+
+        save_chart(reliability_chart({SIGMOID: before, "calibrated": after}), out)
+    if as_json:
+        from rankgrad.cli.json_output import print_json
+
+        results = {"before": [each.to_dict() for each in before], "after": [each.to_dict() for each in after]}
+        print_json({"calibration": fitted.to_json(), "measured": tested or "cross-validation", **results})
+        return
+    typer.echo(f"{method}, fitted on {fitted.lists:,} lists with {fitted.documents:,} documents ({chosen})")
+    _print(before, after)
+    if after:
+        how = f"on the {len(lists):,} test lists" if tested else "by cross-validation on the lists of the fit"
+        typer.echo(f"Measured {how}. With few documents, even exact probabilities have an ECE above 0.")
+    else:
+        typer.echo("There are too few lists to measure the ECE.")
+    for path in (model / CALIBRATION, *([] if out is None else [out])):
+        typer.echo(f"Wrote {path}.")
+
+
+def _warn_of_training_lists(chosen: str, parts: "dict[str, Dataset]") -> None:
+    import warnings
+
+    if chosen == "train" and len(parts) > 1:
+        warnings.warn("the model was trained on the lists of the fit: its probabilities are too extreme", stacklevel=2)
+
+
+def _measure(
+    fitted: "Calibration", scores: Any, lists: "Dataset", options: dict[str, Any], crossed: bool
+) -> "tuple[list[Reliability], list[Reliability]]":
+    """Return the reliability of the sigmoids of the scores and of the calibrated probabilities."""
+    from rankgrad.models.calibration import cross_measure, measure_calibration
+
+    before = [each for each in measure_calibration(None, scores, lists) if each.event in fitted.events]
+    after = cross_measure(scores, lists, **options) if crossed else measure_calibration(fitted, scores, lists)
+    return before, after or []
+
+
+def _print(before: "list[Reliability]", after: "list[Reliability]") -> None:
+    """Print one row per event and kind of probability."""
+    from rankgrad.cli.terminal_tables import print_names
+
+    named = [("sigmoid of the score", before), ("calibrated", after)]
+    rows = [
+        (each.event, name, f"{each.ece:.4f}", "[{:.4f}, {:.4f}]".format(*each.interval), f"{each.brier:.4f}")
+        for name, results in named
+        for each in results
+    ]
+    if rows:
+        print_names(("event", "probability", "ECE", "95% interval", "Brier"), sorted(rows, key=lambda row: row[0]))

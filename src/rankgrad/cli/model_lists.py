@@ -1,0 +1,69 @@
+"""Read the lists on which a saved model is used: the lists of `--data`, or the training data of the model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.data import Dataset
+    from rankgrad.models.protocol import TrainedModel
+
+
+def check_source(model: Path, given: "DataSource | None", split: str | None) -> None:
+    """Check that the lists of a model exist; no list is read.
+
+    Args:
+        model: folder of the model.
+        given: data that is given on the command line; None for the training data of the model.
+        split: name of the split, or None.
+    """
+    from functools import partial
+
+    from rankgrad.cli.argument_checks import together
+    from rankgrad.cli.data_source import PARTS
+    from rankgrad.errors import bad_value, one_of
+
+    def found() -> None:
+        source = _source(model, given)
+        if source is None:
+            bad_value("data", f"be given, because {model} does not record its training data", None)
+        source.check(model if given is None else None)
+
+    together(found, partial(one_of, "split", split or "test", PARTS))
+
+
+def read_lists(
+    scorer: "TrainedModel", model: Path, given: "DataSource | None", split: str | None, regroup: bool
+) -> "Dataset":
+    """Read the lists of a split.
+
+    Args:
+        scorer: model that scores the lists.
+        model: folder of the model.
+        given: data that is given on the command line; None for the training data of the model.
+        split: name of the split; None for test lists, or for validation lists if there are no test lists.
+        regroup: True to accept the rows of a query in any order.
+    """
+    parts, chosen = read_parts(scorer, model, given, split, regroup)
+    return parts[chosen]
+
+
+def read_parts(
+    scorer: "TrainedModel", model: Path, given: "DataSource | None", split: str | None, regroup: bool
+) -> tuple[dict[str, "Dataset"], str]:
+    """Read all parts of the data; return them by name, with the name of the chosen part. See `read_lists`."""
+    from dataclasses import replace
+
+    from rankgrad.cli.data_source import choose_split, telling
+
+    source = _source(model, None if given is None else replace(given, regroup=regroup))
+    assert source is not None
+    with telling(f"reading {source.data}"):
+        parts = source.hold_out(source.read(scorer))
+        return parts, choose_split(source, parts, split, given is not None)
+
+
+def _source(model: Path, given: "DataSource | None") -> "DataSource | None":
+    from rankgrad.cli.data_source import DataSource
+
+    return DataSource.kept(model) if given is None else given.with_options_of(model)
