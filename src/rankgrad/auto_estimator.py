@@ -31,9 +31,9 @@ class AutoRanker(RowRanker):
     """Find the best ranker for a data set: try several kinds, and combine the good ones.
 
     Args:
-        minutes: duration of the search, with the choice of the ensemble; used if `trials` is None.
+        minutes: duration of the search, including the choice of the ensemble; used if `trials` is None.
         trials: number of candidates, instead of `minutes`; the result is then the same in each call on one machine.
-        metric: spec of the metric that chooses candidates and ensemble.
+        metric: spec of the metric by which candidates and ensemble are chosen.
         folds: number of folds; each candidate has one model per fold.
         single: True to return one model that is trained on all lists, instead of an ensemble.
         max_latency: largest latency of the ensemble, in milliseconds per 100 documents on one core; None for no limit.
@@ -43,13 +43,13 @@ class AutoRanker(RowRanker):
             call `fit` inside `if __name__ == "__main__":`.
         seed: random seed of folds, draws and trainings.
         missing: treatment of NaN in X by networks: `"error"`, `"zero"`, `"mean"` or `"indicator"`, as in
-            `rankgrad.Ranker`. Trees take NaN, unless it is an error.
+            `rankgrad.Ranker`. With `"error"`, trees also reject NaN; otherwise they accept it.
         categorical: names or positions of categorical columns, as in `rankgrad.Ranker`.
         out: folder for the results of the search. A search that was stopped resumes there. None for a temporary folder.
         verbose: True to print each finished training.
 
-    `fit` sets `model_`, `leaderboard_` (one row per candidate, best first), `result_` (all facts) and
-    `n_features_in_`. After Ctrl-C, `fit` returns the best model so far.
+    `fit` sets `model_`, `leaderboard_` (one row per candidate, best first), `result_` (complete result of the search)
+    and `n_features_in_`. After Ctrl-C, `fit` returns the best model so far.
 
     Example:
         >>> rng = np.random.default_rng(0)

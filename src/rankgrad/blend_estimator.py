@@ -109,7 +109,7 @@ class Blend(RowRanker):
         return made
 
     def _find_categories(self, X: Any) -> Categories | None:
-        """Return the categories of the rankers, which are fitted."""
+        """Return the categories of the rankers, which are already fitted."""
         return next((ranker.categories_ for ranker in self.rankers if isinstance(ranker, RowRanker)), None)
 
     def _models(self) -> list[TrainedModel]:
@@ -120,7 +120,7 @@ class Blend(RowRanker):
         ]
 
     def _others(self) -> list[str]:
-        """Return the classes of estimators that are not rankers of rankgrad, also those in blends of the blend."""
+        """Return the classes of estimators that are not rankers of rankgrad, including those in nested blends."""
         found = []
         for ranker in self.rankers:
             found += ranker._others() if isinstance(ranker, Blend) else []

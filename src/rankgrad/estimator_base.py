@@ -114,7 +114,7 @@ class RowRanker(BaseEstimator):
 
     @available_if(_is_calibrated)
     def predict_proba(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float64]:
-        """Return the probability of each grade, `(rows, grades)`; of `label > threshold`, the columns are False, True.
+        """Return the probability of each grade, `(rows, grades)`. For target `"binary"`, the columns are False, True.
 
         `model_.calibration.grades` has the grades of the columns.
 
@@ -146,13 +146,13 @@ class RowRanker(BaseEstimator):
         return float(np.average(values, weights=sums / np.maximum(data.lengths, 1)))
 
     def _keep(self, folder: Path) -> None:
-        """Write `estimator.json`: the values that the estimator has, but not the model."""
+        """Write `estimator.json`: the values of the estimator that the model does not have."""
         names = getattr(self, "feature_names_in_", None)
         known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
         write_json(folder / ESTIMATOR, known, seal=True)
 
     def _take_kept(self, folder: Path) -> None:
-        """Read `estimator.json`, which does not exist if a command trained the model, and the calibration."""
+        """Read the calibration and `estimator.json`. This file is missing if a command trained the model."""
         self.model_.calibration = read_calibration(folder)
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
@@ -346,8 +346,8 @@ def check_lists_given(qid: Any, group: Any) -> None:
 def _check_search(ranker: BaseEstimator, caller: FrameType) -> None:
     """Raise an error if a search that calls `fit` will call `score` without query ids.
 
-    The search would catch each error of `score`, and report NaN. It also catches errors of `fit`, but raises an error
-    if all fits fail.
+    The search would catch each error of `score`, and report NaN. The search also catches errors of `fit`, but it raises
+    an error if all fits fail.
     """
     if _is_scikit_learn(caller) and not get_config()["enable_metadata_routing"]:
         scorer = caller.f_locals.get("scorer")

@@ -25,7 +25,7 @@ def test_auto_saves_a_model_that_all_commands_read(tmp_path):
     out = tmp_path / "best"
     printed = run(*QUICK, "--out", out)
     assert "lightgbm" in printed
-    assert "nDCG@10 on lists that did not choose the ensemble" in printed
+    assert "nDCG@10 on lists that were not used to choose the ensemble" in printed
     assert "latency: " in printed
     test = load(DATA).test
     scores = models.load(out).score_lists(test)

@@ -81,9 +81,10 @@ def cross(made):
 def test_defects_of_a_collection_are_told_once_and_nothing_is_lost(made, tmp_path):
     for sentence in (
         "Documents without text are kept: 1, such as 'empty'.",
-        "Documents with the id of an earlier one but a different text are left out: 1, such as 'd0'",
-        "Queries of the qrels are not in the collection: 1, such as 'stranger'.",
-        "Labels are for documents that are not in the collection: 1, such as 'unknown'; they count in the ideal DCG",
+        "Documents that have the id of an earlier document but a different text are left out: 1, such as 'd0'",
+        "Some queries of the qrels are not in the collection: 1, such as 'stranger'.",
+        "Some labels are for documents that are not in the collection: 1, such as 'unknown'; "
+        "they count in the ideal DCG",
     ):
         assert made.told.count(sentence) == 1
     assert "39 documents, 12 queries" in made.told

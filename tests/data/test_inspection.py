@@ -109,13 +109,13 @@ def test_repeated_documents(data):
     seen = inspect(twice)
     assert (
         only(seen, "duplicate documents").what
-        == "1 document with the same features and label as another document of the list."
+        == "1 document has the same features and label as another document of the list."
     )
     labels = twice.labels.copy()
     labels[1] = labels[0] + 1
     finding = only(inspect(replace(twice, labels=labels)), "contradicting documents")
     assert finding.severity == "warning"
-    assert finding.what.startswith("1 document in 1 list with the same features as another")
+    assert finding.what.startswith("1 document in 1 list has the same features as another")
 
 
 def test_the_same_document_in_two_lists_is_no_duplicate():

@@ -291,8 +291,8 @@ def test_a_folder_without_results_is_an_error(tmp_path):
     done = run_verb(tmp_path)
     assert isinstance(done.exception, ValueError)
     assert str(done.exception) == (
-        "results must be the folder of an experiment or of a run of train, tune or auto, a folder that contains "
-        f"several of these, or a packed file (.tar.xz); got {tmp_path}"
+        "results must be the folder of an experiment, the folder of a run (train, tune, auto), a folder with several "
+        f"of these, or a packed file (.tar.xz); got {tmp_path}"
     )
 
 

@@ -125,7 +125,7 @@ def test_skipped_lists_are_left_out_of_both(test):
     a, b = pair(30)
     skipped = np.insert(a, [3, 20], np.nan), np.insert(b, [3, 20], np.nan)
     assert test(*skipped) == test(a, b)
-    with pytest.raises(ValueError, match=r"b must be NaN at the same indices as a; got a=nan and b=.* at index 3"):
+    with pytest.raises(ValueError, match=r"b must be NaN exactly where a is NaN; got a=nan and b=.* at index 3"):
         test(skipped[0], np.nan_to_num(skipped[1]))
     with pytest.raises(ValueError, match="shape"):
         test(a, b[:-1])

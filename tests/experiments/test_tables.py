@@ -148,7 +148,7 @@ def test_a_reference_that_is_missing():
     results.cells = [o for o in results.cells if o.cell.loss != "Softmax"]
     made = table(results, "MQ2008")
     assert all(own.p is None for row in made.rows for own in row.entries.values())
-    assert "Runs of Softmax are missing: no row can be tested against it" in made.notes
+    assert "Runs of Softmax are missing: no row can be tested against this loss" in made.notes
 
 
 def test_a_wrong_pairing_is_an_error():
@@ -222,9 +222,10 @@ def test_what_a_reader_must_know():
         "RR@10: gain best label > 0, empty one, ties stable",
         "Means over 2 folds (1, 2) and 3 seeds (0, 1, 2) of test queries; ± is the standard deviation over seeds",
         "Tuning: 2 settings tried for each row on each fold, chosen by nDCG@10 on validation with seed 0",
-        "Difference in nDCG@10: to the best row, with its 95% interval",
-        "p: t-test over 120 queries (queries and training runs are random), all pairs of rows, shown against the best "
-        "row; Bonferroni's correction for 3 comparisons per column; † worse than another row at 0.05",
+        "Difference in nDCG@10 from the best row, with its 95% interval",
+        "p: t-test over 120 queries (queries and training runs are random); all pairs of rows are tested, and p "
+        "against the best row is shown; Bonferroni's correction for 3 comparisons per column; "
+        "† worse than another row at 0.05",
         "Detectable: one uncorrected test finds a true difference of 0.0152 to 0.0209 in nDCG@10 with 80% power",
     )
 

@@ -262,8 +262,11 @@ DOCUMENTS = {"documents.tsv": "d1\ta\nd2\tb\n"}
 ASKED = DOCUMENTS | {"queries.tsv": "q\ta\n"}
 CUT = "<DOC>\n<DOCNO>1</DOCNO>\na\n</DOC>\n<DOC>\n<DOCNO>2</DOCNO>\nb"
 NOTES = [
-    ({"documents.tsv": "d1\ta\nd1\ta\n"}, r"id of an earlier one and the same text .*: 1, such as 'd1' \(.*tsv:2\)"),
-    ({"documents.tsv": "d1\ta\nd1\tb\nd1\tc\n"}, r"id of an earlier one but a different text .*: 2, such as 'd1'"),
+    (
+        {"documents.tsv": "d1\ta\nd1\ta\n"},
+        r"id of an earlier document and the same text .*: 1, such as 'd1' \(.*tsv:2\)",
+    ),
+    ({"documents.tsv": "d1\ta\nd1\tb\nd1\tc\n"}, r"id of an earlier document but a different text .*: 2, such as 'd1'"),
     ({"documents.tsv": b"d1\t\xe9t\xe9 \xef\xbf\xbd"}, r"not valid UTF-8 .*: 2 in \S*s.tsv, the first at \S*s.tsv:1"),
     ({"a.txt": b"\xe9", "b.txt": b"\xe9\xe9"}, r"3 in 2 files, the first at \S*a.txt:1"),
     ({"documents.jsonl": '{"id": 1, "text": "a\\ud800"}'}, r"1 in \S*documents.jsonl"),
@@ -309,7 +312,7 @@ ERRORS = [
     ({}, "no documents; expected files of Cranfield"),
     ({"documents.tsv": ""}, "documents.tsv:1: no id in the columns"),
     ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"id": 2, "te'}, r"documents.jsonl:2: not JSON .*\(is the file cut"),
-    ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"text": "a"}'}, "documents.jsonl:2: one of the documents has no id"),
+    ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"text": "a"}'}, "documents.jsonl:2: a document has no id"),
     ({"documents.jsonl": "[1]"}, "documents.jsonl:1: a JSON list; expected one JSON object per line"),
     ({"documents.jsonl": '{"id": 1, "text": ["a"]}'}, "documents.jsonl:1: text is a list"),
     (
@@ -323,7 +326,7 @@ ERRORS = [
         r"2 files of documents \(documents.csv, documents.tsv\)",
     ),
     ({"documents.tsv": "1\ta\n2"}, "documents.tsv:2: no tab in the line '2'; expected id<TAB>text"),
-    ({"documents.tsv": "1\ta\n\tb"}, "documents.tsv:2: one of the documents has no id"),
+    ({"documents.tsv": "1\ta\n\tb"}, "documents.tsv:2: a document has no id"),
     ({"documents.parquet": "PAR1"}, "documents.parquet: not a Parquet file"),
     ({"documents.tsv": b"\xff\xfea\0"}, "documents.tsv: UTF-16 text; expected UTF-8 text"),
     ({"a": "<DOC>\n<DOCNO>1</DOCNO>\n<DOC>\n"}, "a:3: <DOC> before the </DOC> of the document that begins in line 1"),

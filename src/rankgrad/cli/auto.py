@@ -46,15 +46,15 @@ def auto(
     ray: Annotated[str | None, described("Ray cluster: auto or address", "", "ADDRESS")] = None,
     missing: Annotated[
         str | None,
-        typer.Option(help="NaN: error, zero, mean or indicator for networks; trees keep it.", hidden=True),
+        typer.Option(help="NaN in networks: error, zero, mean or indicator; trees keep NaN.", hidden=True),
     ] = None,
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
     """Try trees, networks and linear rankers with several losses, combine the good ones, save the result.
 
-    All labelled lists except the test part are used, by cross-validation. Ctrl-C saves the best model so far. After a
-    kill, the same command resumes; with more `--minutes` or `--trials` it continues.
+    All labelled lists except the test part are used, by cross-validation. Ctrl-C saves the best model so far. If the
+    command is killed, the same command resumes. With more `--minutes` or `--trials`, it continues.
 
     Example: `rankgrad auto --data MQ2008 --fold 1 --minutes 10 --out runs/best`
     """

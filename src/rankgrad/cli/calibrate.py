@@ -1,4 +1,4 @@
-"""`rankgrad calibrate`: turns the scores of a saved model into probabilities."""
+"""`rankgrad calibrate`: fits functions that convert the scores of a saved model to probabilities."""
 
 from functools import partial
 from pathlib import Path

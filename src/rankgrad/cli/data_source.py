@@ -51,7 +51,7 @@ class DataSource:
     sparse: bool = False  # True to read LETOR text as sparse matrices
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists; no data is read. If `named_in`, the folder of a run, is given, errors name it."""
+        """Check that the data exists; no data is read. Errors name the folder `named_in` of a run, if it is given."""
         if named_in is not None:
             try:
                 self.check()
@@ -250,7 +250,7 @@ class DataSource:
         write_json(folder / KEPT, self.absolute().to_json(), seal=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options that determine the data, as JSON values. Options of tables only if they are given."""
+        """Return the options that determine the data, as JSON values. Options of tables are left out if not given."""
         found = asdict(self)
         del found["format"]
         columns = {name: value for name, value in (found.pop("columns") or {}).items() if value}
@@ -348,7 +348,7 @@ def categories_by_name(model: "TrainedModel | None") -> "dict[str, tuple[str, ..
 
 
 def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
-    """Return lists of LETOR text, whose categorical features are encoded as in the training of a model."""
+    """Return lists of LETOR text with the categorical features encoded as in the training of a model."""
     if not model.categories or data.categories or data.feature_names is not None:
         return data
     from rankgrad.data.categories import encode_features
@@ -357,7 +357,7 @@ def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
 
 
 def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
-    """Return the columns of the feature numbers of LETOR text that `--categorical` names."""
+    """Return the columns of LETOR text whose feature numbers are given by `--categorical`."""
     from rankgrad.errors import bad_value
 
     found = []

@@ -35,7 +35,7 @@ def doctor(
     clear_cache: Annotated[bool, typer.Option("--clear-cache", help="Remove the compiled code of rankgrad.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the state of the installation: versions, devices, active kernels and why, caches, extras.
+    """Print the state of the installation: versions, devices, active kernels with reasons, caches, extras.
 
     Losses compile kernels when they are first used, and store them in a cache. `--clear-cache` removes this cache; the
     next training compiles again.

@@ -58,8 +58,8 @@ def experiment(
 ) -> None:
     """Run all cells of a recipe: tune settings, choose the best, train with every seed, evaluate on test.
 
-    After an interruption, the same command resumes; finished cells are not run again. If the folder OUT does not exist,
-    the command resumes from OUT.tar.xz, if it exists. --aa runs no cells; it needs results or OUT.summary.xz.
+    After an interruption, the same command resumes; finished cells are not run again. If there is no folder OUT but a
+    file OUT.tar.xz, the command resumes from this file. --aa runs no cells; it needs results or OUT.summary.xz.
 
     Example: `rankgrad experiment smoothi-table1 --only MQ2008 --quick`
     """

@@ -12,8 +12,8 @@ def export(
     format: Annotated[
         str | None,
         typer.Option(
-            help="onnx; networks: torch; trees: lightgbm or xgboost, and vespa, ranklib; trees and linear rankers: "
-            "elasticsearch (also for OpenSearch), solr (default: chosen by file extension)."
+            help="All models: onnx. Networks: torch. Trees: lightgbm, xgboost, vespa, ranklib. Trees and linear "
+            "rankers: elasticsearch (also for OpenSearch), solr. Default: by the ending of the file name."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -1,4 +1,4 @@
-"""Read the lists on which a saved model is used: those of `--data`, otherwise its training data."""
+"""Read the lists on which a saved model is used: the lists of `--data`, or the training data of the model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ def read_lists(
         scorer: model that scores the lists.
         model: folder of the model.
         given: data that is given on the command line; None for the training data of the model.
-        split: name of the split, or None for test lists, otherwise validation lists.
+        split: name of the split; None for test lists, or for validation lists if there are no test lists.
         regroup: True to accept the rows of a query in any order.
     """
     parts, chosen = read_parts(scorer, model, given, split, regroup)

@@ -35,7 +35,7 @@ def check_overwrite(out: Path) -> None:
 
 
 def remove_run(out: Path) -> None:
-    """Remove the files of a run from a folder. Other files stay, and so do folders that are not empty."""
+    """Remove the files of a run from a folder. Other files and folders that are not empty stay."""
     check_overwrite(out)
     remove_parts(out)
     if _is_search(out / _SEARCH):
@@ -55,8 +55,8 @@ def remove_run(out: Path) -> None:
 def replace_model(model: Any, out: Path) -> None:
     """Save a model in a folder, and remove the files of an earlier model; `data.json` and other files stay.
 
-    The model is first saved in a folder beside the files of the earlier model, so that an interruption does not leave
-    a broken model. Ctrl-C waits until the files are moved.
+    The model is first saved in a new folder next to the files of the earlier model, so that an interruption does not
+    leave a broken model. Ctrl-C waits until the files are moved.
     """
     new = out / _NEW
     shutil.rmtree(new, ignore_errors=True)

@@ -17,8 +17,8 @@ def report(
     results: Annotated[
         Path,
         typer.Argument(
-            help="Folder of an experiment (or its packed .tar.xz) or of a run of train, tune or auto, or a folder that "
-            "contains several of these."
+            help="Folder or packed .tar.xz file of an experiment; folder of a run (train, tune, auto); folder with "
+            "several of these."
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
@@ -81,7 +81,7 @@ def _studies(path: Path, recipes: "Sequence[Recipe]", root: Path | None, lists: 
     runs = [folder for folder in [path, *inside] if _is_run(folder)]
     experiments = [each for each in [path, *inside] if writer.has_results(each)]
     if not runs and not experiments:
-        kinds = "of an experiment or of a run of train, tune or auto, a folder that contains several of these"
+        kinds = "of an experiment, the folder of a run (train, tune, auto), a folder with several of these"
         bad_value("results", f"be the folder {kinds}, or a packed file (.tar.xz)", path)
     if recipes and not experiments:
         bad_value("recipe", f"be given only for experiments, which {path} does not contain", recipes[0].name)

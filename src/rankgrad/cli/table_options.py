@@ -15,11 +15,11 @@ PANEL = "Tables (CSV, TSV, JSON lines, Parquet, Arrow)"
 _HELP = {
     "label": "Column of the labels (default: label, relevance, grade or rel).",
     "query": "Column of the query ids (default: qid, query_id, queryid or query).",
-    "features": "Columns of the features, with commas; * matches any text (default: all other numeric columns).",
-    "drop": "Columns that are not features, with commas; * matches any text.",
+    "features": "Feature columns, separated by commas; * matches any text (default: all other numeric columns).",
+    "drop": "Columns that are not features, separated by commas; * matches any text.",
     "docid": "Column of the document ids (default: docid, doc_id, document_id or documentid).",
     "weight": "Column of the document weights.",
-    "categorical": "Features that are categories, with commas: columns, or feature numbers of LETOR text.",
+    "categorical": "Categorical features, separated by commas: columns, or feature numbers of LETOR text.",
 }
 _SEVERAL = ("features", "drop", "categorical")
 

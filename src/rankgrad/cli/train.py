@@ -41,7 +41,7 @@ def train(
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     holdout: Annotated[
         float,
-        typer.Option(help="Share of lists for validation, if needed (default: 0.2).", show_default=False),
+        typer.Option(help="Share to hold out if there is no validation part (default: 0.2).", show_default=False),
     ] = HOLDOUT,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
@@ -49,7 +49,9 @@ def train(
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
     missing: Annotated[
         str | None,
-        typer.Option(help="NaN: zero, mean, indicator, a number, or nan for trees, which keep it (error)", hidden=True),
+        typer.Option(
+            help="NaN becomes: zero, mean, indicator or a number; nan keeps it, for trees (error)", hidden=True
+        ),
     ] = None,
     sparse: Annotated[
         bool, typer.Option("--sparse", help="Read LETOR text with very many features as a sparse matrix.", hidden=True)

@@ -31,7 +31,7 @@ def tune(
     out: Annotated[Path, described("Output folder", "runs/best")] = Path("runs/best"),
     fold: Annotated[int | None, described("Fold number, for data sets with folds")] = None,
     data_root: Annotated[str | None, described("Folder of data sets", "$RANKGRAD_DATA")] = None,
-    holdout: Annotated[float, described("Validation share, if needed", "0.2")] = 0.2,
+    holdout: Annotated[float, described("Share to hold out if there is no validation part", "0.2")] = 0.2,
     epochs: Annotated[int | None, described("Epochs or trees of the longest trials", "100 epochs, 300 trees")] = None,
     metric: Annotated[str, described("Validation metric; selects the model", "nDCG@10")] = "nDCG@10",
     fix: Annotated[list[str] | None, described("Fixed setting; repeatable", "", "lr=0.01", "--set")] = None,
@@ -219,7 +219,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     after = f"{search.halving_rounds()[0][1]} {search.kind.unit}s"
     console.print(
         f"A random forest predicts {search.metric} of the {len(drawn)} trials after {after} from their settings.\n"
-        f"importance: loss of the forest's fit if the values of a setting are shuffled, as share of all losses;\n"
+        f"importance: drop of the forest's R² if the values of a setting are shuffled, as a share of all drops;\n"
         f"trend: rank correlation of a setting with {search.metric}.\n"
         "Both describe these trials only. They do not show causes, and longer training may give other values.\n"
         f"The out-of-bag R² of the forest is {fit:.2f}" + (": do not rely on the importance." if fit < 0.2 else "."),

@@ -98,9 +98,9 @@ def through_cache(
         options: options of the reader, as JSON values.
         name: name of the data set.
         verify: True to compare a hash of each complete file.
-        read: function that reads the files into arrays that its first argument allocates, and returns a summary and
-            the names of the features. Its second argument has one function per file. `read` may call it with each
-            piece of the file to compute the hash; otherwise, the file is read again.
+        read: function that reads the files into arrays that its first argument allocates, and returns a summary and the
+            names of the features. Its second argument has one function per file. `read` may call this function with
+            each piece of the file to compute the hash; otherwise, the file is read again.
     """
     begun = time.perf_counter()
     try:
@@ -148,7 +148,7 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
 
 
 def _map(folder: Path, name: str) -> NDArray[Any]:
-    """Map an array, and first check that the header of its file is valid and agrees with the size of the file."""
+    """Check that the header of a file is valid and agrees with the size of the file, then map the array."""
     path = folder / f"{name}.npy"
     try:
         with open(path, "rb") as file:

@@ -1,7 +1,7 @@
 """Encode categorical features: a feature is the position of its value in a sorted list of categories.
 
 The list comes from the training data and is saved with the model. A missing value, and a value that is not in the list,
-is NaN. Categories are texts; a number is its usual text.
+is NaN. Categories are texts; a number is converted to its usual text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,9 +59,9 @@ def recode(data: Dataset, categories: Categories | None) -> Dataset:
     """Return the data set with the categories of a model.
 
     Args:
-        data: lists whose categorical features may have other categories, or the same in another order. A feature that
-            is categorical only for the model must contain positions in the categories of the model.
-        categories: categories of the model, by column; None if it has no categorical features.
+        data: lists whose categorical features may have other categories, or the same categories in another order. A
+            feature that is categorical only for the model must contain positions in the categories of the model.
+        categories: categories of the model, by column; None if the model has no categorical features.
     """
     old, new = data.categories or {}, categories or {}
     changed = {column: values for column, values in new.items() if column in old and old[column] != values}
@@ -97,7 +97,7 @@ def encode_features(data: Dataset, columns: Iterable[int], known: Categories | N
 
 
 def column_numbers(given: Iterable[Any], names: Sequence[Any] | None, width: int) -> list[int]:
-    """Return the columns that a user names, sorted: by name, or by position from 0 if the columns have no names.
+    """Return the sorted positions of columns that are given by name or by position (from 0).
 
     Args:
         given: names or positions.

@@ -176,7 +176,7 @@ class Dataset:
         return replace(self, features=self.features[:, columns], feature_names=tuple(names), categories=categories)
 
     def without_numbers(self) -> "Dataset":
-        """Return a text data set without its first two features, which are numbers of texts, for rankers of features.
+        """Return a text data set without the indices of query and document, which rankers of features cannot use.
 
         Any other data set is returned unchanged.
         """

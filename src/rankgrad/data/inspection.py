@@ -46,7 +46,7 @@ class Inspection:
 
     @property
     def errors(self) -> int:
-        """Number of findings of the inspection that would make a result invalid."""
+        """Number of findings that would make a result invalid."""
         return sum(finding.severity == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:

@@ -138,11 +138,13 @@ def document_findings(data: Dataset, scan: Scan, where: str) -> Iterator[Finding
     if count := int(contradicts.sum()):
         touched = len(np.unique(lists[1:][contradicts]))
         documents = f"{_count(count, 'document')} in {_count(touched, 'list')}"
-        what = f"{documents} with the same features as another document of the list, but a different label."
+        have = "has" if count == 1 else "have"
+        what = f"{documents} {have} the same features as another document of the list, but a different label."
         do = "No ranker can distinguish them. Check for a missing feature, or for a join that duplicated rows."
         yield Finding("warning", "contradicting documents", where, what, do)
     if count := int((again & ~contradicts).sum()):
-        what = f"{_count(count, 'document')} with the same features and label as another document of the list."
+        have = "has" if count == 1 else "have"
+        what = f"{_count(count, 'document')} {have} the same features and label as another document of the list."
         yield Finding("note", "duplicate documents", where, what, "Remove the copies if they are the same document.")
 
 

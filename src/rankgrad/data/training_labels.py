@@ -14,7 +14,8 @@ _GAINS = re.compile(r"^(?!own:)(?!.*gain=.?linear).*(dcg|lambda|unique_softmax|\
 def check_labels_differ(data: Dataset) -> None:
     """Raise an error if all labels are equal, because nothing can be learned from such lists.
 
-    One document is accepted, because scikit-learn requires that `fit` accepts one row or names the number of rows.
+    One document is accepted, because scikit-learn requires that `fit` accepts one row, or reports the number of rows in
+    the error.
     """
     if (grade := only_grade(data.labels)) is not None and len(data.labels) > 1:
         got = f"{grade:g} for every document of {data.name or 'the training lists'}"

@@ -7,7 +7,7 @@ find, so a test at level 0.05 should be significant in 5% of the cases. Two kind
   is not exact;
 - drawn rows, whose variances (of training runs, and of the rest per query) are estimated from the real row.
 
-Two tests that count only queries as random are measured for comparison: they average over seeds first.
+Two other tests are measured for comparison. They first average over seeds, and count only queries as random.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -66,7 +66,7 @@ class AACheck:
 def aa_checks(
     groups: Mapping[str, Iterable[RunValues]], *, splits: int = SPLITS, level: float = LEVEL, seed: int = 0
 ) -> dict[str, AACheck]:
-    """Check the rows of each data set, and, if there are several data sets, all rows together as `"all"`.
+    """Check the rows of each data set. If there are several data sets, also check all rows together, as `"all"`.
 
     Args:
         groups: rows of each data set.
@@ -90,8 +90,8 @@ def aa_check(
 
     Args:
         rows: values of rows; rows with fewer than four seeds, or with no query that counts, are left out.
-        real: False leaves out the divisions of the real seeds.
-        splits: number of drawn pairs; the rows take turns.
+        real: False to leave out the divisions of the real seeds.
+        splits: number of drawn pairs, with about the same number for each row.
         level: level of the tests.
         seed: random seed.
     """
@@ -130,7 +130,7 @@ def _count(pairs: Iterable[tuple[RunValues, RunValues]], level: float) -> dict[s
 
 
 def _halves(row: RunValues) -> Iterator[tuple[RunValues, RunValues]]:
-    """Yield the divisions of a row's seeds into two halves; of an odd number, one seed is left out.
+    """Yield the divisions of a row's seeds into two halves; if their number is odd, one seed is left out.
 
     If there are more than `_MOST` divisions, random ones are drawn.
     """
@@ -153,7 +153,7 @@ def _part(row: RunValues, seeds: Any) -> RunValues:
 
 
 def _drawn(row: RunValues, generator: np.random.Generator) -> tuple[RunValues, RunValues]:
-    """Draw two rows with the variances of a real row; each has half of its seeds."""
+    """Draw two rows with the variances of a real row. Each drawn row has half as many seeds."""
     values, folds = row.values[:, row.used], row.folds[row.used]
     names, places = np.unique(folds, return_inverse=True)
     means = np.array([values[:, folds == name].mean(axis=1) for name in names])  # (folds, seeds)

@@ -6,18 +6,18 @@ The value of query q (in fold f) for the run with seed s of one row is modelled 
 
 :math:`u_{fs}` is the effect of a training run, which all queries of the fold share. :math:`e_{sq}` is the rest. All
 effects count as independent, also those of one seed on several folds or in both rows. If the values of a query are
-averaged over seeds and only the queries count as random, :math:`u_{fs}` is forgotten: the same loss, trained with other
+averaged over seeds and only the queries count as random, :math:`u_{fs}` is ignored: the same loss, trained with other
 seeds, then differs "significantly" from itself too often (`rankgrad experiment RECIPE --aa` measures how often). Here
 the variance of a difference of two rows has three parts: that of the means of the queries, and that of the runs of each
-row. All tests use it:
+row. All tests use this variance:
 
 - `"t"`: Student's t with the degrees of freedom of Satterthwaite;
 - `"bootstrap"`: queries and runs are drawn with replacement, and the drawn differences are studentised;
 - `"randomisation"`: the signs of the differences of the queries and of the effects of the runs are drawn at random.
 
 With one seed of a row, the effect of its run cannot be estimated: the test is about this trained model only. With two
-or three seeds and one fold, it is estimated from few runs. In simulations without a difference, up to 13% of the cases
-are then significant at 0.05 (t, bootstrap), or up to 21% (randomisation). Use more seeds or more folds.
+or three seeds and one fold, the effect is estimated from few runs. In simulations without a difference, up to 13% of
+the cases are then significant at 0.05 (t, bootstrap), or up to 21% (randomisation). Use more seeds or more folds.
 """
 
 from collections.abc import Callable, Sequence
@@ -283,7 +283,7 @@ def all_pairs(
 ) -> AllPairs:
     """Compare every row with every other row, and adjust the p-values for all pairs.
 
-    Because all pairs are tested, a statement about the best row is valid although the same values chose this row.
+    Because all pairs are tested, a statement about the best row is valid, even though this row was chosen afterwards.
     """
 
     def compare(i: int, j: int) -> RunComparison:
@@ -349,7 +349,10 @@ def _standard_error(d: Array, a: RunValues, b: RunValues) -> tuple[float, float]
 
 
 def _scaled_effects(a: RunValues, b: RunValues) -> list[tuple[Array, Array]]:
-    """Return shares of folds and effects of runs of each row, scaled to the variance without noise and unbiased."""
+    """Return, for each row, the shares of folds and the effects of runs.
+
+    The effects are scaled, so that their variance is unbiased and without noise.
+    """
     observed = a.runs.observed + b.runs.observed
     kept = max(observed - a.runs.noise - b.runs.noise, 0.0) / observed if observed else 0.0
     return [

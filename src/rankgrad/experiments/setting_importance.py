@@ -10,7 +10,7 @@ class SettingWeight(NamedTuple):
     """Importance of one setting of a search."""
 
     setting: str
-    share: float  # decrease of the forest's R² when the setting's values are shuffled, as a share of all decreases
+    share: float  # drop of the forest's R² if the setting's values are shuffled, as a share of all drops
     trend: float | None  # rank correlation of the setting with the metric; None for text or equal values
 
 

@@ -254,7 +254,7 @@ def differences(a: Any, b: Any) -> Values:
         bad_value("a and b", "have the same shape, (lists,)", f"{a.shape} and {b.shape}")
     if (odd := np.isnan(a) != np.isnan(b)).any():
         place = int(odd.argmax())
-        bad_value("b", "be NaN at the same indices as a", f"a={a[place]:g} and b={b[place]:g} at index {place}")
+        bad_value("b", "be NaN exactly where a is NaN", f"a={a[place]:g} and b={b[place]:g} at index {place}")
     if np.isinf(a).any() or np.isinf(b).any():
         bad_value("a and b", "be finite or NaN", "an infinite value")
     return (a - b)[~np.isnan(a)]

@@ -5,8 +5,8 @@ if it is a symbolic link. If an entry has a wrong checksum, the code is compiled
 code cannot be stored, every process compiles the code again, and prints the reason to stderr once.
 
 The folder is in `$RANKGRAD_CACHE` if this variable is set, otherwise in `$XDG_CACHE_HOME/rankgrad`, otherwise in
-`~/.cache/rankgrad`. This file imports only the standard library, because `cuda/native.py` runs it as a program that
-compiles a C++ file and stores the result.
+`~/.cache/rankgrad`. This file imports only the standard library, because `cuda/native.py` runs this file as a program
+that compiles a C++ file and stores the result.
 """
 
 import hashlib

@@ -6,8 +6,8 @@ returns
 
 - `values (L,)`: value of each list,
 - `signal (L,)`: True if the list has signal,
-- `slopes (D,)`: derivative of the value of a document's list by the score of the document, 0 for masked documents,
-- `extras (L, P)`: derivatives of the value of each list by the P `params` of the loss.
+- `slopes (D,)`: derivative of the value of a list with respect to the score of each document, 0 if masked,
+- `extras (L, P)`: derivatives of the value of each list with respect to the P `params` of the loss.
 
 So the backward pass is one product. Computing a second derivative raises an error, because the slopes have no autograd
 graph.
@@ -67,15 +67,18 @@ def _module(device: str, family: str) -> Any:
 def on_cpu(name: str, *arguments: Any) -> Outputs:
     """Run the kernel of a fused loss on the CPU. The caller has checked the arguments.
 
-    `arguments` are the arguments of the operator after the name. But the options are an object of a class in
-    `options.py`, not numbers.
+    `arguments` are the arguments of the operator after the name, with one difference: the options are an object of a
+    class in `options.py`, not numbers.
     """
     outputs: Outputs = _module("cpu", FAMILIES[name]).run(name, *arguments)
     return outputs
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
-    """Run the registered operator on the CPU, for `torch.compile`. First check the offsets: compiled code does not."""
+    """Run the registered operator on the CPU, for `torch.compile`.
+
+    The offsets are checked here, because compiled code does not check them.
+    """
     offsets: Tensor | None = others[3]
     if offsets is not None:
         first, last, documents = int(offsets[0]), int(offsets[-1]), scores.shape[0]
@@ -128,7 +131,7 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
 
 
 def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tuple[Any, ...]:
-    """Return the gradients of the registered operator by the scores and by the params."""
+    """Return the gradients of the registered operator with respect to the scores and with respect to the params."""
     if upstream is None:
         return (None,) * 10
     slopes, extras, offsets = ctx.saved_tensors
@@ -180,7 +183,7 @@ class Loss(torch.autograd.Function):
 
 
 def held(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a fused, reduced loss by the leaf `scores`, without a backward pass.
+    """Return the gradient of a fused, reduced loss with respect to the leaf `scores`, without a backward pass.
 
     The graph already contains this gradient. Returns None if other operations are between `scores` and the loss.
     """
@@ -252,5 +255,5 @@ def loss(
 
 
 def _learned(param: Any) -> bool:
-    """Return True if a gradient by this param of a fused loss is needed."""
+    """Return True if a gradient with respect to this param of a fused loss is needed."""
     return isinstance(param, Tensor) and param.requires_grad

@@ -51,7 +51,7 @@ class Targets(IntEnum):
 
 
 class Ties(IntEnum):
-    """Treatment of equal labels in ListMLE: by position, or with the likelihood of Breslow, of Efron, or exact."""
+    """Treatment of equal labels in ListMLE: by position, or by a likelihood (Breslow's, Efron's, exact)."""
 
     POSITION = 0
     TOGETHER = 1

@@ -20,14 +20,14 @@ def listce(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ListCE: softmax cross entropy with the shares of the sigmoids of the scores, for sums with `bce`.
+    r"""ListCE: cross entropy with normalised sigmoids of the scores instead of a softmax, for sums with `bce`.
 
     .. math:: \ell(s, y) = -\sum_{i:\, y_i > t} w_i \log \frac{\sigma(s_i)}{\sum_j \sigma(s_j)}
 
-    The loss is lowest if the sigmoids are proportional to the probabilities of relevance; `bce` is lowest if they are
-    equal to them. The population optimum of both losses is the same (Bai et al. 2023); our short study does not show
-    lower ECE. The optimum of `softmax` differs from that of `bce`. The targets are not divided by their sum, because
-    this would move the minimum.
+    The loss is lowest if the sigmoids are proportional to the probabilities of relevance; `bce` is lowest if the
+    sigmoids are equal to these probabilities. The population optimum of both losses is the same (Bai et al. 2023); our
+    short study does not show lower ECE. The optimum of `softmax` differs from that of `bce`. The targets are not
+    divided by their sum, because a division would move the minimum.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.

@@ -97,7 +97,8 @@ def xe_ndcg(
     .. math:: \ell(s, y) = -\sum_i \phi_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
               \phi_i = \frac{2^{y_i} - \gamma_i}{\sum_j (2^{y_j} - \gamma_j)}
 
-    A list without a relevant document is left out. LightGBM's rank_xendcg and `smooth` of `rankgrad.trees` keep it.
+    A list without a relevant document is left out. LightGBM's rank_xendcg and `smooth` of `rankgrad.trees` keep such a
+    list.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.

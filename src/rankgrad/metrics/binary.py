@@ -1,6 +1,6 @@
 """Metrics of binary relevance: precision, recall, average precision, rank-biased precision.
 
-A document is relevant if its label is above `threshold`. A list without a relevant document is empty.
+A document is relevant if its label is above `threshold`. A list without a relevant document counts as empty.
 """
 
 from typing import Any

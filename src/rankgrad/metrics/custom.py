@@ -49,7 +49,7 @@ class CustomMetric:
         Args:
             scores, labels, mask, offsets: the lists; see `rankgrad.metrics`.
             ids: ignored.
-            reduction: `"none"`, or `"sum"` or `"mean"` over the lists whose value is not NaN.
+            reduction: `"none"`; `"sum"` or `"mean"` over the lists whose value is not NaN.
         """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets)
         parts = [part.detach().cpu() for part in (lists.scores, lists.labels, lists.mask)]

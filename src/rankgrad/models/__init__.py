@@ -2,8 +2,8 @@
 
 `TrainedModel` is a trained ranker. `RankerKind` is a kind of ranker, which trains and loads models. `register` adds a
 kind, `kind_of` returns the kind of a spec, and `load` reads a saved model of any kind. `FeatureImportance` and
-`ListExplanation` are the results of `feature_importance` and `explain` of a model, `Contributions` that of a kind.
-`Calibration` and `Reliability` are the results of `calibrate` and `reliability`.
+`ListExplanation` are the results of `feature_importance` and `explain`. `contributions` of a model returns
+`Contributions`. `Calibration` and `Reliability` are the results of `calibrate` and `reliability`.
 """
 
 from rankgrad.models.calibration import Calibration

@@ -277,7 +277,7 @@ def standardise_columns(columns: NDArray[np.float64], offsets: NDArray[np.int64]
 
 
 def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict[str, Tensor]) -> NDArray[np.float64]:
-    """Return the fitted weights of a blend, whose sum is 1.
+    """Return the fitted weights of a blend; their sum is 1.
 
     A scale of the scores is also fitted, because the loss depends on the scale. The scale is not returned, because the
     order of the documents does not depend on the scale.

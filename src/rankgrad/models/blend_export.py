@@ -34,7 +34,7 @@ _OPSET, _IR = 18, 8  # lowest versions of ONNX that the nodes of a blend need
 
 
 def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write a blend to one ONNX file, and first check that the scores of the file agree with `BlendModel.score`.
+    """Write a blend to one ONNX file, after a check that the scores of the file agree with `BlendModel.score`.
 
     The file has two inputs: `features (lists, n, f)` (float32, raw; NaN for a missing value if all models are trees)
     and `mask (lists, n)` (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0.
@@ -66,7 +66,7 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
 
 
 def _on_cpu(model: Any, kind: type["BlendModel"]) -> Any:
-    """Return a copy of a model whose networks are on the CPU."""
+    """Return a copy of a model, with its networks on the CPU."""
     if isinstance(model, kind):
         return replace(model, models=[_on_cpu(part, kind) for part in model.models])
     return network_export.on_cpu(model) if isinstance(model, Model) else model

@@ -1,9 +1,9 @@
-"""Calibrate a trained model: fit functions from its scores to probabilities, on lists that it was not trained on.
+"""Calibrate a trained model: fit functions from its scores to probabilities, on lists that are not training lists.
 
 A calibration is fitted per event, `label > t`. `binary` has one event. `grade` has one event per grade above the
-lowest, and so the probability of each grade and the expected grade. All functions are non-decreasing, so they never
-contradict the order by score. Isotonic functions have constant parts; therefore the score still ranks, and the
-probability is an additional output.
+lowest. From these events, the probability of each grade and the expected grade are computed. All functions are
+non-decreasing, so they never contradict the order by score. Isotonic functions have constant parts. Therefore documents
+are still ranked by score, and the probability is an additional output.
 """
 
 import math
@@ -48,7 +48,7 @@ class LogisticCurve:
 
     @classmethod
     def fit(cls, scores: Array, relevant: NDArray[np.bool_]) -> "LogisticCurve":
-        """Fit by maximum likelihood with Platt's targets, which are finite also if the scores separate the documents.
+        """Fit by maximum likelihood with Platt's targets, which give a finite fit even if scores separate the labels.
 
         With P documents of the event and N others, the targets are (P + 1) / (P + 2) and 1 / (N + 2). If the best slope
         is negative, the function is constant.
@@ -264,7 +264,7 @@ def measure_calibration(
 def cross_measure(
     scores: Any, data: Dataset, *, bins: int = BINS, seed: int = 0, **options: Any
 ) -> list[Reliability] | None:
-    """Measure a calibration without lists of its own: it is fitted on four fifths of the lists, for the last fifth.
+    """Measure a calibration by cross-validation: it is fitted on four fifths of the lists and measured on the last.
 
     Return None if there are too few lists.
 

@@ -16,11 +16,11 @@ Draw = Callable[[tuple[int, int], np.random.Generator], NDArray[np.float32]]
 def add_calibration(
     content: bytes, calibration: Calibration, draw: Draw, shapes: Sequence[tuple[int, int]]
 ) -> tuple[bytes, float]:
-    """Return an ONNX file with the calibrated values of its scores, and their largest difference from ours.
+    """Return an ONNX file with the calibrated values of its scores, and their largest difference from `calibration`.
 
     The new output `calibrated (lists, n)` is the probability or the expected grade. For grades, the output
     `probabilities (lists, n, grades)` has the probability of each grade. The check uses the scores of the file, because
-    an isotonic function may be steep, so that a rounding error of a score becomes a larger difference.
+    an isotonic function may be steep. Then a rounding error of a score would become a larger difference.
 
     Args:
         content: ONNX file with the output `scores`.

@@ -1,8 +1,9 @@
-"""Measure the importance of features: the loss of a metric if a feature is shuffled, or a method of the kind of model.
+"""Measure the importance of features, by the loss of a metric if a feature is shuffled, or by other methods.
 
-The permutation importance of a feature is the mean loss of the metric over lists and shuffles, in the units of the
-metric. Its interval treats lists and shuffles both as random samples. A feature that repeats another feature can have
-an importance near 0 although the model uses it, because the other feature remains.
+The loss of a metric is its value before the shuffle minus its value after it, or the reverse if lower values are
+better. The permutation importance of a feature is the mean loss over lists and shuffles, in the units of the metric.
+Its interval treats lists and shuffles both as random samples. A feature that repeats another feature can have an
+importance near 0, even if the model uses both features, because the other feature remains.
 """
 
 from dataclasses import dataclass, replace
@@ -167,7 +168,7 @@ def permutation_importance(
     seed: int = 0,
     within_lists: bool = False,
 ) -> FeatureImportance:
-    """Measure the mean loss of a metric for each feature if the values of the feature are shuffled.
+    """Measure the mean loss of a metric if the values of a feature are shuffled, for each feature.
 
     Args:
         model: any trained model.
@@ -230,7 +231,7 @@ def feature_names(model: "TrainedModel", data: Dataset | None) -> tuple[str, ...
 
 
 def _interval(losses: NDArray[np.float64]) -> tuple[Array, Array]:
-    r"""Return the confidence interval of the mean of the losses, `(repeats, lists, features)`, for each feature.
+    r"""Return the confidence interval of the mean loss of each feature; `losses` is `(repeats, lists, features)`.
 
     Lists and shuffles are both random: :math:`\ell_{rq} = \mu + a_q + b_r + e_{rq}`. The variance of the mean is
     estimated as :math:`S_q^2 / Q + S_r^2 / R - S_e^2 / (QR)`, from the variances of the means of the lists, of the

@@ -1,8 +1,9 @@
 """Measure probabilities against labels: expected calibration error (ECE), Brier score and the bins of a plot.
 
-The bins have the same number of documents. Equal probabilities are in the same bin. The ECE is the mean over documents
-of the absolute difference between the mean probability and the share of relevant documents of their bin. Noise of the
-labels raises it: with few documents, even exact probabilities have an ECE above 0.
+The bins have the same number of documents. Equal probabilities are in the same bin. In each bin, the mean probability
+is compared with the share of relevant documents. The ECE is the mean of the absolute differences, weighted by the
+number of documents. Noise of the labels increases the ECE: with few documents, even exact probabilities have an ECE
+above 0.
 """
 
 from dataclasses import dataclass

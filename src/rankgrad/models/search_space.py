@@ -37,14 +37,14 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
 
 
 def count_draws(space: Mapping[str, Any], trials: int) -> int:
-    """Return the number of combinations of settings that `draws` returns, without drawing them."""
+    """Return the number of combinations of settings that `draws` would return. Nothing is drawn."""
     if any(isinstance(choices, Mapping) for choices in space.values()):
         return trials
     return min(trials, math.prod(map(len, space.values())))
 
 
 def boundary_values(choices: Any) -> list[Any]:
-    """Return the values of one setting of a search space that must be checked: all choices, or both ends of a range."""
+    """Return the values to check for a setting of a search space: all choices, or both ends of a range."""
     if isinstance(choices, list):
         if not choices:
             bad_value("choices", "have at least one value", "[]")

@@ -12,10 +12,10 @@ from rankgrad.rankers.scorer import Scorer, whole_numbers
 
 
 class EmbeddedCategories(Scorer):
-    """Replace the numbers of categories by vectors, then score the documents with another ranker.
+    """Ranker that replaces the numbers of categories by vectors, and then scores the documents with another ranker.
 
     The last columns of the features are numbers of categories, one column per categorical feature: 0 for a missing or
-    unknown category, then 1, 2, ... The vector of number 0 is also trained if the training lists contain it.
+    unknown category, then 1, 2, ... The vector of number 0 is also trained if the training lists contain this number.
 
     Args:
         features: number of columns, including the categorical columns.
@@ -54,7 +54,7 @@ class EmbeddedCategories(Scorer):
         return torch.cat([rows[:, : self.numbers], *vectors], dim=1)
 
     def sources(self) -> list[int]:
-        """Return the input column of each column of `embed`."""
+        """Return the input column of each output column of `embed`."""
         found = list(range(self.numbers))
         for place, embedding in enumerate(self.embeddings):
             found += [self.numbers + place] * embedding.embedding_dim  # type: ignore[operator]
@@ -71,7 +71,7 @@ class EmbeddedCategories(Scorer):
 
 
 def embedding_size(categories: int) -> int:
-    """Return the length of the vectors of a feature with this number of categories: slowly growing, at most 32."""
+    """Return the length of the vectors of a feature. It grows slowly with the number of categories, up to 32."""
     return min(32, math.ceil(1.6 * categories**0.56))
 
 

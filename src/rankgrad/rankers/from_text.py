@@ -24,7 +24,7 @@ MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each
 
 
 def build(model: str, *, features: int, **options: Any) -> Scorer:
-    """Build a ranker from the name of a ranker or preset, and options. The options are checked first.
+    """Build a ranker from options and the name of a ranker or preset. The options are checked first.
 
     Args:
         model: a name in `MODELS` or `PRESETS`, in upper or lower case.

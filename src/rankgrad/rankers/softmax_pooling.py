@@ -19,7 +19,7 @@ MODES = ("pooled", "reweight")
 class PoolingScorer(Scorer):
     """Base class that computes h_i with an MLP, pools a list to z = sum_i a_i h_i, and scores each document.
 
-    A subclass defines the weights a. In mode `"pooled"` the score is MLP([h_i; z; h_i * z]), in mode `"reweight"` it is
+    A subclass defines the weights a. In mode `"pooled"` the score is MLP([h_i; z; h_i * z]). In mode `"reweight"` it is
     a linear function of a_i * h_i. A linear function of [h_i; z] would not use z: it would add the same number to all
     scores of the list.
     """

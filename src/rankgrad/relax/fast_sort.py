@@ -87,7 +87,7 @@ def _blocks(z: Tensor, w: Tensor, real: Tensor, entropic: bool) -> Tensor:
 
 
 def _pool_violators(z: Tensor, w: Tensor, real: Tensor, entropic: bool) -> Tensor:
-    """Pool adjacent violators until no violators remain. A pass merges all runs of violators, so there are few."""
+    """Pool adjacent violators until none remain. A pass merges all runs of violators, so few passes are needed."""
     pool = _logsumexp if entropic else _mean
     starts = torch.ones_like(real)
     if real.shape[-1] < 2:
@@ -122,7 +122,7 @@ def _number(starts: Tensor) -> Tensor:
 
 
 def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
-    """Return `values - pool_B(values)`, `(..., n)`. A block's maximum is subtracted first, for exact ties at 1e30."""
+    """Return `values - pool_B(values)`, `(..., n)`. The maximum of a block is subtracted first, so ties stay exact."""
     values = values.expand_as(owner)
     near = values - _spread(_highest(values, owner), owner)
     return near - _spread(pool(near, owner), owner)

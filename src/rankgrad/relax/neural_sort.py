@@ -17,8 +17,7 @@ class neural_sort(Relaxation):
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\Bigl(\bigl[(n + 1 - 2r)\, s_j - \sum_k |s_j - s_k|\bigr] / \tau\Bigr)
 
     Rows sum to 1, but columns may not. `sinkhorn_rounds` rounds of scaling correct the columns. Each round scales
-    columns, then rows. With `transposed`, the transpose of P is scaled
-    instead, so that at the end the columns of P sum to 1.
+    columns, then rows. With `transposed`, the transpose of P is scaled, so that at the end the columns of P sum to 1.
 
     Args:
         temperature: tau, above 0; with a smaller value, P is closer to the exact permutation.

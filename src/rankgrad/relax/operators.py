@@ -10,7 +10,7 @@ _library = torch.library.Library("rankgrad", "FRAGMENT")
 
 
 def one_node() -> bool:
-    """Return True in code that `torch.compile` traces outside of `torch.func`, which needs the derivatives of steps."""
+    """Return True if `torch.compile` traces this code outside of `torch.func`, which must differentiate each step."""
     return torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
 
 

@@ -54,7 +54,7 @@ class optimal_transport(Relaxation):
 
 
 def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scale scores to [0, 1] within their list, `(..., n)`; 0 in padding and in lists whose scores are nearly equal."""
+    """Scale scores to [0, 1] in each list, `(..., n)`; padding and lists of nearly equal scores get 0."""
     if scores.shape[-1] == 0:
         return scores
     largest = torch.finfo(scores.dtype).max

@@ -120,7 +120,7 @@ def row_mask(mask: Tensor) -> Tensor:
 
 
 def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
-    """Check scores and mask of a relaxation; return scores in the dtype of computation, 0 in padding, and the mask."""
+    """Check scores and mask. Return the scores (in the dtype of computation, with 0 in padding) and the mask."""
     if not isinstance(scores, Tensor):
         bad_type("scores", "be a tensor", type(scores).__name__)
     scores = scores.to(compute_dtype(scores.dtype))

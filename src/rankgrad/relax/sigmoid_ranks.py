@@ -11,7 +11,7 @@ from rankgrad.relax.relaxation import Relaxation, check_positive
 
 @dataclass(frozen=True)
 class sigmoid_ranks(Relaxation):
-    r"""Ranks counted with sigmoids, not step functions (LearnDCG Eq. 2; LambdaLoss@K Eq. 8 without the term j = i).
+    r"""Soft ranks: sums of sigmoids instead of step functions (LearnDCG Eq. 2; LambdaLoss@K Eq. 8 without j = i).
 
     .. math:: \pi_i = 1 + \sum_{j \ne i} \sigma\bigl((s_j - s_i) / \tau\bigr)
 

@@ -26,7 +26,8 @@ def log_factors(kernel: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> F
     """Return the logarithms of the factors of `exp(kernel)`; factors outside of `rows` and `columns` are 1.
 
     Args:
-        kernel: logarithm of the matrix, `(..., n, n)`; the lowest number outside of `rows` and `columns`.
+        kernel: logarithm of the matrix, `(..., n, n)`; entries outside of `rows` and `columns` are the lowest number of
+            the dtype.
         rows, columns: masks of the rows and of the columns to scale, `(..., n)`.
         rounds: number of rounds, at least 1.
     """
@@ -44,7 +45,7 @@ def _rounds(matrix: Tensor, rounds: int) -> Iterator[Factors]:
 
 
 def _by_matrix(matrix: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor) -> Tensor:
-    """Return the gradient with respect to the matrix; the other arguments have the factors of all rounds."""
+    """Return the gradient with respect to the matrix, from the factors of all rounds and their gradients."""
     total, later = torch.zeros_like(matrix), torch.zeros_like(row[..., 0, :])
     before = torch.cat([_first(matrix)[..., None, :], row[..., :-1, :]], -2)  # factors of rows before each round
     for t in reversed(range(row.shape[-2])):
@@ -67,7 +68,7 @@ def _log_rounds(kernel: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> I
 def _by_kernel(
     kernel: Tensor, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor
 ) -> Tensor:
-    """Return the gradient with respect to the kernel; `row` and the arguments after it are those of all rounds."""
+    """Return the gradient with respect to the kernel, from the factors of all rounds and their gradients."""
     total, later = torch.zeros_like(kernel), torch.zeros_like(row[..., 0, :])
     before = torch.cat([torch.zeros_like(row[..., :1, :]), row[..., :-1, :]], -2)
     for t in reversed(range(row.shape[-2])):

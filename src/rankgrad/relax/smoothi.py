@@ -66,7 +66,7 @@ class smoothi(Relaxation):
 
 
 def shifted(scores: Tensor, mask: Tensor) -> Tensor:
-    """Shift scores for SmoothI: subtract the lowest score of each list; 0 in the padding."""
+    """Shift scores for SmoothI: subtract the lowest score of each list; padding gets 0."""
     if scores.shape[-1] == 0:
         return scores
     lowest = torch.where(mask, scores, torch.finfo(scores.dtype).max).amin(-1, keepdim=True)

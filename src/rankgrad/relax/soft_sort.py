@@ -1,4 +1,4 @@
-"""SoftSort: row r of the soft permutation is a softmax in which documents near the r-th highest score dominate."""
+"""SoftSort: row r of the soft permutation is a softmax of distances from the r-th highest score."""
 
 from dataclasses import dataclass
 

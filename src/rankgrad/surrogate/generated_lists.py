@@ -1,4 +1,4 @@
-"""Generate random lists: scores in [0, 1] of nine shapes, labels that are mostly low, orders from random to ideal."""
+"""Generate random lists: scores in [0, 1] from nine distributions, mostly low labels, orders from random to ideal."""
 
 import math
 from collections.abc import Callable

@@ -32,7 +32,7 @@ def candidate_lists(
 ) -> Dataset:
     """Make a text data set: one list per query with the best documents of a run.
 
-    The features of a document are the numbers of query and document in the collection, then its score in each run. A
+    The features of a document are the indices of query and document in the collection, then its score in each run. A
     document without a score in a run gets the lowest score of the query in that run (0 if the run does not contain the
     query). Labels are those of qrels; a document without a label, or with a negative label, has label 0. Queries
     without candidates are left out, and a warning reports their number.
@@ -143,9 +143,9 @@ def hard_negatives(
 def to_run(data: Dataset, scores: Any) -> Run:
     """Convert scores of a data set to a run, `{query: {document: score}}`, for example for `measure_run`.
 
-    `rankgrad.metrics.measure_run(run, collection.qrels, ...)` measures a run as trec_eval does: relevant documents
-    that are no candidates count in the best DCG. `rankgrad.metrics.evaluate` knows only the documents of the lists, so
-    its nDCG is higher.
+    `rankgrad.metrics.measure_run(run, collection.qrels, ...)` measures a run as trec_eval does: relevant documents that
+    are not candidates count in the best DCG. `rankgrad.metrics.evaluate` knows only the documents of the lists, so its
+    nDCG is higher.
 
     Args:
         data: data set with document ids.
@@ -162,9 +162,9 @@ def to_run(data: Dataset, scores: Any) -> Run:
 def folds(data: Dataset, fold: int, parts: int = 5, *, queries: Iterable[Any] | None = None) -> Splits:
     """Divide lists by query: one part for test, one for validation, the others for training.
 
-    The queries are sorted by a hash of their ids and dealt to the parts in turn. So a part does not depend on the order
-    of the lists, and each query is in the test part of exactly one fold. Fold 1 has the last part for test, and the
-    part before it for validation.
+    The queries are sorted by a hash of their ids and assigned to the parts in turn. So a part does not depend on the
+    order of the lists, and each query is in the test part of exactly one fold. Fold 1 has the last part for test, and
+    the part before it for validation.
 
     Args:
         data: lists to divide.
@@ -211,7 +211,7 @@ def fill_missing(run: AnyRun, query: str, documents: Sequence[str]) -> list[floa
 
 
 def _known_part(collection: Collection, run: AnyRun, name: str) -> dict[str, dict[str, float]]:
-    """Return the part of a run whose ids the collection has, without excluded documents, in the order of documents."""
+    """Return the part of a run whose ids are in the collection, in the order of documents, without excluded ones."""
     numbers, queries = collection.documents.numbers, collection.queries.numbers
     known, unknown = {}, 0
     for query, scores in run.items():

@@ -27,7 +27,7 @@ def need_package(name: str, use: str) -> None:
 
     Args:
         name: name of the module.
-        use: what needs the package, for the error.
+        use: feature that needs the package, for the error.
     """
     from importlib.util import find_spec
 
@@ -187,7 +187,7 @@ def reads_token_types(body: Any) -> bool:
 
 
 def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
-    """Return the maximum number of tokens of an input: the given number, or less if the encoder reads less.
+    """Return the maximum number of tokens of an input: the given number, or the limit of the encoder if it is lower.
 
     Args:
         max_length: wanted number.
@@ -202,7 +202,7 @@ def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
 
 
 def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Replace the folder `encoder`. An interrupted call leaves the old folder or the new one, never a mixture.
+    """Replace the folder `encoder`. After an interruption, the folder is the old one or the new one, never a mixture.
 
     Args:
         folder: folder of the model.
@@ -245,7 +245,7 @@ def settle_encoder(folder: Path) -> Path:
 
 
 def _settle_to_write(folder: Path) -> None:
-    """Finish an interrupted call. If this is not possible, raise an error, so that the only copy is not removed."""
+    """Finish an interrupted call. If this is not possible, raise an error, to protect the only copy of the encoder."""
     if (found := settle_encoder(folder)) != folder / ENCODER:
         raise PermissionError(f"{found} cannot be renamed to {ENCODER}")
 

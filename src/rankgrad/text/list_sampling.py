@@ -1,4 +1,4 @@
-"""Choose the documents of training lists in each epoch: encoders are slow, so they read a part of the candidates."""
+"""Choose the documents of training lists in each epoch: encoders are slow, so they read only some candidates."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,11 @@ def training_steps(
 ) -> list[StepLists]:
     """Return the lists of each batch of an epoch, with sampled documents. The result depends on seed and epoch only.
 
-    `"relevant"` takes relevant documents (label above 0), half of the list or more if there are few others, and fills
-    the list with others. If at most one is not relevant, as with labels of a teacher, it draws from all candidates.
-    `"pairs"` takes as many relevant documents as others, at most half of the list each; the SmoothI paper trains on two
-    pairs. `"random"` draws from all candidates. Lists in which all drawn labels are equal are left out.
+    `"relevant"` takes relevant documents (label above 0) for half of the list, or for more if there are few other
+    documents. Other documents fill the list. If at most one document is not relevant, as with labels of a teacher, it
+    draws from all candidates. `"pairs"` takes as many relevant documents as others, at most half of the list each; the
+    SmoothI paper trains on two pairs. `"random"` draws from all candidates. Lists in which all drawn labels are equal
+    are left out.
 
     Args:
         labels: labels, `(documents,)`.

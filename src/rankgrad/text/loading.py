@@ -46,8 +46,8 @@ def load(
             "label": ...}}`.
         topic: field of TREC's topics: `"title"`, `"description"`, `"narrative"`, or several such as
             `"title+description"`.
-        similar: the document with code -1 of each query of Cranfield, probably the source of the question:
-            `"exclude"` (it is no candidate) or `"relevant"` (its label is 4).
+        similar: the document with code -1 of each query of Cranfield, probably the source of the question: `"exclude"`
+            (it is never a candidate) or `"relevant"` (its label is 4).
         encoding: encoding of text files.
 
     Example:

@@ -41,8 +41,8 @@ class TextModel(TrainedModel):
         """Compute one score per document, `(documents,)`.
 
         Args:
-            features: features of a text data set: column 0 is the number of the query, column 1 that of the document,
-                in the collection that the network uses.
+            features: features of a text data set: column 0 is the index of the query and column 1 is the index of the
+                document, in the collection that the network uses.
             offsets: not used, because each pair is scored alone.
         """
         if self.network.collection is None:
@@ -132,7 +132,7 @@ class TextModel(TrainedModel):
 
 
 def pairs_of(data: Dataset, rows: Any = slice(None)) -> Pairs:
-    """Return the numbers of query and document of rows of a text data set, `(n, 2)`.
+    """Return the indices of query and document for rows of a text data set, `(n, 2)`.
 
     Args:
         data: text data set.

@@ -133,7 +133,7 @@ class TextNetwork(nn.Module, ABC):
 
 
 def owners(counts: Iterable[int], device: torch.device) -> Tensor:
-    """Return the number of the owner of each passage, `(passages,)`.
+    """Return the index of the owner of each passage, `(passages,)`.
 
     Args:
         counts: number of passages of each owner.

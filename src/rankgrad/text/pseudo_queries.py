@@ -1,7 +1,8 @@
 """Training lists without labels: a part of a document becomes a query, and this document is relevant.
 
 A cross-encoder that starts from an embedding model needs more pairs than a few hundred labelled queries give. The
-collection itself offers them: a title and its own body, against the documents that BM25 finds for the title.
+collection itself contains such pairs: a title is a query, its document is relevant, and other documents that BM25 finds
+are not.
 """
 
 import numpy as np
@@ -26,15 +27,15 @@ def pseudo_queries(
 ) -> Collection:
     """Return a collection whose queries are parts of documents; a query's relevant document is its source.
 
-    A document is not used if nothing else remains besides the query. Labels of the original collection are not used.
+    A document is not used if it has no text except the query. Labels of the original collection are not used.
 
     Args:
         collection: documents.
         source: `"title"`, `"span"` (consecutive words at a random place), or `"auto"`: titles if there are any.
         number: maximum number of queries, drawn at random; None for one per document.
         words: least and largest number of words of a span.
-        remove: True to remove the part from its document, so that a ranker cannot just look for it. Use False if the
-            labels come from a teacher.
+        remove: True to remove the query from its document, so that a ranker cannot simply search for the same words.
+            Use False if the labels come from a teacher.
         seed: random seed of spans and of the draw.
 
     Example:
@@ -77,7 +78,7 @@ def pseudo_queries(
 
 
 def pseudo_lists(collection: Collection, *, depth: int = 32, **options: object) -> Dataset:
-    """Return training lists of pseudo queries: the own document, and the best documents of BM25.
+    """Return training lists of pseudo queries: the source of the query, and the best documents of BM25.
 
     Args:
         collection: documents.

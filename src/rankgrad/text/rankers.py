@@ -192,7 +192,7 @@ class CrossEncoderRanker(TextRanker):
     model = "cross_encoder"
 
     def _check_untrained(self, network: Any) -> None:
-        """Raise an error if the encoder comes without a head: its scores would be random."""
+        """Raise an error if the encoder has no head, because its scores would be random."""
         if network.new_head:
             must = "be a cross-encoder with a trained head, unless `fit` is called first"
             bad_value("encoder", must, f"{self.settings.encoder!r}, whose head would be random")

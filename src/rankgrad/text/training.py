@@ -221,7 +221,7 @@ class _TextRun:
         self.stopped = any(answers)
 
     def _step(self, batches: list[StepLists], labels: Any) -> None:
-        """Do one step of the optimiser: the gradient of the mean loss over the lists of all its batches."""
+        """Do one step of the optimiser, with the gradient of the mean loss over all lists of the step."""
         self.optimiser.zero_grad(set_to_none=True)
         count = sum(batch.batch for batch in batches)
         for batch in batches:

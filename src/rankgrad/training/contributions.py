@@ -1,16 +1,16 @@
-r"""Divide the difference of two scores of a neural ranker over the features, by integrated gradients.
+r"""Divide the difference of two scores of a neural ranker among the features, by integrated gradients.
 
-The path begins where all documents of the list are equal to the mean of the two documents: there the two scores are
+At the start of the path, all documents of the list are equal to the mean of the two documents, so the two scores are
 equal. Every document moves in a straight line to its own features. For each feature, the integral of the gradient of
 :math:`s_a - s_b` along the path is the contribution. For a ranker that scores each document alone, this is the path
-from one document to the other. For a ranker that sees the list, the other documents also contribute. The path is in
-the space of the preprocessed features. Each preprocessing step changes each column separately, so a contribution
-belongs to the same column of the user.
+from one document to the other. For a list-aware ranker, the other documents also contribute. The path is in the space
+of the preprocessed features. Each preprocessing step changes each column separately, so a contribution belongs to the
+same column of the user.
 
 The integral is refined where it is inexact: each part of the path has a known change of :math:`s_a - s_b` from its
-begin to its end, which the gradients must reproduce. So a kink of a ReLU costs a few bisections. A ranker that sees the
-list has too many kinks for this: after a limit of work, the error of each part of the path is divided over its
-contributions in proportion to their size, and the sum of the absolute errors is returned.
+start to its end, and the gradients must reproduce this change. So a kink of a ReLU needs a few bisections. A list-aware
+ranker has too many kinks for this: when the maximum number of points is reached, the error of each part of the path is
+divided among its contributions in proportion to their size. The sum of the absolute errors is returned.
 """
 
 import copy

@@ -76,7 +76,7 @@ class Scoring(nn.Module):
 
 
 def export(model: Exportable, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write a neural model to one file, and first check that the scores of the file agree with `Model.score`.
+    """Write a neural model to one file, after a check that the scores of the file agree with `Model.score`.
 
     The check uses inputs of several shapes.
 
@@ -174,7 +174,7 @@ def _format(path: Path, format: str | None) -> str:
 
 
 def on_cpu(model: Exportable) -> Exportable:
-    """Return a copy of a model on the CPU. It is a copy because other threads may use the given ranker.
+    """Return a copy of a model on the CPU. The given model is not moved, because other threads may use it.
 
     Args:
         model: model on any device.

@@ -32,7 +32,7 @@ class HeldoutSchedule(BatchSchedule):
 
 
 def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the numbers of the training lists and of the held-out lists."""
+    """Return the indices of the training lists and of the held-out lists."""
     kept, heldout = held_out(data, HOLDOUT, seed)
     if not len(heldout):
         bad_value("data", "have at least 3 lists whose labels differ, to hold some out", len(data))

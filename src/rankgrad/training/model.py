@@ -319,7 +319,8 @@ def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tenso
 def list_ranges(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
     """Yield ranges of lists that a model scores together, as (first, end). A range has at most `rows` documents.
 
-    A list with more documents is a range alone."""
+    A list with more documents is a separate range.
+    """
     first, lists = 0, len(offsets) - 1
     while first < lists:
         last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1

@@ -27,7 +27,7 @@ _Parameters = ParamSpec("_Parameters")
 
 
 def _with_aliases(make: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
-    """Replace names of LightGBM and XGBoost among the arguments; see `own_names`."""
+    """Replace names of LightGBM and XGBoost in the arguments by our names; see `own_names`."""
 
     @functools.wraps(make)
     def made(*positional: _Parameters.args, **given: _Parameters.kwargs) -> None:
@@ -41,12 +41,12 @@ class TreeRanker(RowRanker):
 
     Args:
         framework: `"lightgbm"` or `"xgboost"`.
-        loss: spec `name[@k][:key=value,...]`, or a function or module as in `rankgrad.Ranker`, which is never changed.
-            `"native:NAME"` is an objective of the framework. The names are lambdarank and rank_xendcg in LightGBM, and
-            rank:ndcg, rank:pairwise and rank:map in XGBoost.
+        loss: spec `name[@k][:key=value,...]`, or a function or module as in `rankgrad.Ranker`; `fit` does not change
+            this object. `"native:NAME"` is an objective of the framework. The names are lambdarank and rank_xendcg in
+            LightGBM, and rank:ndcg, rank:pairwise and rank:map in XGBoost.
         hessian, loss_lr, smooth: options of `rankgrad.trees.objective`.
         trees: maximum number of trees.
-        patience: number of trees without a better `metric` on the validation lists after which training stops. With
+        patience: training stops after this number of trees without a better `metric` on the validation lists. With
             None, training never stops early.
         metric: spec, metric object, or function of the scores and labels of one list.
         seed: random seed of the sampling and of the choice of held-out lists.

@@ -36,7 +36,7 @@ _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
 
 def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write trees to one file, and first check that the scores of the file agree with `TreeModel.score`.
+    """Write trees to one file, after a check that the scores of the file agree with `TreeModel.score`.
 
     The check uses inputs of several shapes.
 
@@ -73,7 +73,11 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
 
 def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
     if model.zero_missing:
-        bad_value("model", f"not treat 0 as a missing value for the format {format}", "a model that does")
+        bad_value(
+            "model",
+            f"not treat 0 as a missing value for the format {format}",
+            "a model that treats 0 as a missing value",
+        )
     names = engine_names(model)
     forest = read_splits(model.content(), model.framework, format)
     content = engine_files.write_trees(forest, format, model.framework, names, path.stem)
@@ -122,7 +126,7 @@ def _format(model: "TreeModel", path: Path, format: str | None) -> str:
 
 
 def _native(model: "TreeModel", content: bytes) -> Run:
-    """Return a function that computes scores with a new booster, which is read from the exported content."""
+    """Return a function that reads a new booster from the exported content and computes scores with it."""
     package = import_module(model.framework)
     if model.framework == "lightgbm":
         booster = package.Booster(model_str=content.decode())
@@ -177,7 +181,7 @@ def _onnx(forest: Forest, features: int) -> Any:
 def _category_columns(forest: Forest, helper: Any) -> tuple[list[Any], dict[str, NDArray[Any]], list[str]]:
     """Return ONNX nodes that compute the additional features of categorical splits; then their constants and outputs.
 
-    The output of each categorical feature is a row of a table, which the category selects.
+    The output of each categorical feature is the row of a table that belongs to the category.
     """
     nodes: list[Any] = []
     constants: dict[str, NDArray[Any]] = {"nothing": np.zeros((), dtype=np.float32)}

@@ -49,7 +49,7 @@ class TreeModel(TrainedModel):
 
     @property
     def takes_missing(self) -> bool:
-        """True: trees send NaN to one side of each split."""
+        """Always True: trees send NaN to one side of each split."""
         return True
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:

@@ -22,15 +22,15 @@ def distil(
         str | None, typer.Option(help="Folder or name of the student's encoder.", show_default=False)
     ] = None,
     standardise: Annotated[str | None, typer.Option(help="Teacher's scale: zscore, minmax (none).")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Divides the teacher's scores (1).")] = None,
-    fuse: Annotated[bool, typer.Option("--fuse", help="Add the first run's scores to the teacher's.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Divisor of the teacher's scores (1).")] = None,
+    fuse: Annotated[bool, typer.Option("--fuse", help="Add scores of the first run to the teacher's scores.")] = False,
     run: Annotated[Path | None, typer.Option(help="Candidates (run of the teacher, or BM25).")] = None,
     depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
     holdout: Annotated[
         float | None, typer.Option(help="Share for validation without --fold (0.2).", hidden=True)
     ] = None,
-    pseudo: Annotated[bool, typer.Option("--pseudo", help="Learn from parts of documents as queries.")] = False,
+    pseudo: Annotated[bool, typer.Option("--pseudo", help="Use parts of documents as queries.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", hidden=True)] = False,

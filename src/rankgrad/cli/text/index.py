@@ -20,7 +20,9 @@ def index(
         typer.Option(help="Column, such as documents.text=body.", metavar="<str>"),
     ] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of text files (utf-8).", show_default=False)] = "utf-8",
-    similar: Annotated[str, typer.Option(help="Cranfield's -1: relevant (exclude).", show_default=False)] = "exclude",
+    similar: Annotated[
+        str, typer.Option(help="Cranfield's code -1: relevant (exclude).", show_default=False)
+    ] = "exclude",
     name: Annotated[str | None, typer.Option(help="Name of the collection.")] = None,
     copy: Annotated[bool, typer.Option(help="Copy the collection into --out.")] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the index in --out.")] = False,

@@ -87,7 +87,7 @@ class IndexFolder:
         return found
 
     def labels(self, queries: Path | None, qrels: Path | None) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
-        """Return the qrels, and the text of each query by id. Documents are read only if it is necessary."""
+        """Return the qrels, and the text of each query by id. Documents are read only if necessary."""
         from rankgrad.metrics import read_qrels
 
         copy = self.path / COPY

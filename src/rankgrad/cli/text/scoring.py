@@ -21,7 +21,7 @@ def partial_file(out: Path) -> Path:
 def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None) -> "NDArray[Any]":
     """Return one score per document. The caller removes `partial_file(out)` when it has written `out`.
 
-    A bi-encoder encodes each text once, and an interrupted command begins again.
+    With a bi-encoder, which encodes each text once, an interrupted command starts from the beginning.
 
     Args:
         model: text ranker.
@@ -76,7 +76,7 @@ def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:
 
 
 def _complete_blocks(path: Path, identity: dict[str, str], sizes: list[int]) -> list[list[float]]:
-    """Return the scores of complete blocks; none if the file belongs to another model or to other lists."""
+    """Return the scores of complete blocks; no scores if the file belongs to another model or to other lists."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
     found: list[Any] = []
     for line in lines:

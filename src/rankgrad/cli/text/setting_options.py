@@ -38,7 +38,7 @@ _HELP = {
     "passages": ("Long documents: first passage, mean of the passages, or best passage", "first", TEXT),
     "max_document": ("Maximum number of tokens of a split document", "none", _INT),
     "chunk": ("Number of inputs that the encoder reads at once; memory depends on it", "64", _INT),
-    "checkpointing": ("true: the encoder keeps no activations", "False", "<bool>"),
+    "checkpointing": ("true: compute activations again, to save memory", "False", "<bool>"),
     "patience": ("Maximum epochs without improvement", "none", _INT),
     "precision": ("Precision: fp32 or bf16", "fp32", TEXT),
 }

@@ -20,7 +20,7 @@ def train(
     depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
     holdout: Annotated[float | None, typer.Option(help="Share for validation without --fold (0.2).")] = None,
-    pseudo: Annotated[bool, typer.Option("--pseudo", help="Train on parts of documents as queries.")] = False,
+    pseudo: Annotated[bool, typer.Option("--pseudo", help="Use parts of documents as queries.")] = False,
     init_model: Annotated[Path | None, typer.Option(help="Folder of a text ranker to start from.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,

@@ -108,7 +108,7 @@ def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
 
 
 def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resumed: Path | None) -> dict[str, Any]:
-    """Return the settings, with those that the folder of a resumed run or the network of `--init-model` records."""
+    """Return the settings, including those that a resumed run or the network of `--init-model` recorded."""
     from rankgrad.cli.text.text_models import encoder_of, is_model
     from rankgrad.cli.train import kept_settings
     from rankgrad.errors import bad_value

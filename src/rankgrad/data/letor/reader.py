@@ -46,8 +46,8 @@ def read_letor(
             query that occurs again is an error.
         missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
         docids: True to keep document ids: the value of `docid =` in the comment of a line, otherwise the whole comment.
-        sparse: True for features as a SciPy matrix in the CSR format, for files with very many features. It has no
-            cache and no report.
+        sparse: True for features as a SciPy matrix in the CSR format, for files with very many features. Then `cache`
+            must be None, and `report` is not called.
         cache: folder for a cache of the arrays. Later calls map these arrays if files and options are the same.
         verify: True to compare a hash of each complete file and array, not only of its first and last megabyte.
         report: function that is called with a `ReadSummary`, for example `print`.

@@ -18,9 +18,9 @@ MISSING = ("error", *FILLS)  # values of the setting `missing` of neural rankers
 class FillMissing(PreprocessingStep):
     """Replace NaN by 0 or by the mean of the column in the training data.
 
-    With `fill="indicator"`, NaN also becomes the mean. In addition, each column that has NaN in the training data gets
-    a second column at the end, which is 1 where the value is missing and 0 elsewhere. The weights of this column in the
-    first layer of the network are the learned value of a missing entry.
+    With `fill="indicator"`, NaN becomes the mean, as with `fill="mean"`. In addition, each column that has NaN in the
+    training data gets a second column at the end, which is 1 where the value is missing and 0 elsewhere. The weights of
+    this column in the first layer of the network are the learned value of a missing entry.
     """
 
     name: ClassVar[str] = "missing"

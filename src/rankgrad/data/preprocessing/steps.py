@@ -34,7 +34,7 @@ class PreprocessingStep:
     fitted: ClassVar[tuple[str, ...]] = ()
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "PreprocessingStep":
-        """Return a copy that is fitted on the training data, whose rows `blocks` yields in parts, `(rows, f)`."""
+        """Return a copy that is fitted on the training data. `blocks` yields parts of this data, `(rows, f)`."""
         return self
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:

@@ -1,4 +1,4 @@
-"""Choose the columns of a table file, and check them: mistakes in numbers, and columns that are left out."""
+"""Choose the columns of a table file. Find mistakes in numbers, and warn about columns that are left out."""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -90,7 +90,7 @@ def choose(
 
     Args:
         given: columns that the user gave.
-        numeric: for each column of the table, True if it has numbers.
+        numeric: for each column of the table, True if the column has numbers.
         labelled: True if the table must have labels.
         model: names of the features of a model, in its order; the table must have all of them.
         partitions: columns that are in the names of folders; they are features only if they are given.

@@ -271,7 +271,7 @@ class ArrowFile(TableFile):
 
 
 class _TextFile(TableFile):
-    """A table in a text file. The types of columns are those of the first block; whole numbers become float64."""
+    """A table in a text file. The first block determines the types of columns; whole numbers become float64."""
 
     is_text = True
 
@@ -377,7 +377,7 @@ class JsonFile(_TextFile):
 
 
 def batch_rows(columns: int) -> int:
-    """Return the number of rows per batch, so that a batch needs little memory."""
+    """Return a number of rows per batch for which a batch needs little memory."""
     return max(_FEWEST, min(_MOST, _BATCH // (8 * max(columns, 1))))
 
 

@@ -229,8 +229,8 @@ def _read(
 ) -> tuple[dict[str, Any], ReadSummary]:
     """Read a table into arrays that `new` allocates.
 
-    Text is read once, because parsing takes long: the features wait in blocks until the number of rows is known. For a
-    cache, text is read twice, like other formats, so that little memory is needed.
+    Text is read once, because parsing takes long: the features are kept in blocks until the number of rows is known.
+    For a cache, text is read twice, like other formats, so that little memory is needed.
     """
     begun = time.perf_counter()
     runs = QueryRuns(TableError)
@@ -373,7 +373,7 @@ def _write_batch(
 
 
 def _codes(column: Any, categories: tuple[str, ...], name: str) -> NDArray[np.float32]:
-    """Return the codes of a column of distinct values and indices."""
+    """Return the codes of a column that is given as distinct values and indices."""
     known = np.append(encode(column.dictionary.to_pylist(), categories, name), np.float32(np.nan))
     indices = column.indices.cast("int64").fill_null(len(known) - 1).to_numpy(zero_copy_only=False)
     codes: NDArray[np.float32] = known[indices]

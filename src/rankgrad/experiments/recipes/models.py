@@ -117,7 +117,7 @@ def read_search_space(
 
 
 def check_search_conflicts(found: Mapping[str, Any], problems: RecipeProblems) -> None:
-    """Check that a recipe gives no fixed value for a setting that its search draws, and `model` only in `models`."""
+    """Check that a recipe fixes no setting that its search draws, and that it gives `model` only in `models`."""
     users = [model for model in found["models"].values() if model.losses is None]
     several, usual = len(users) > 1, found["search"]
     shared = {name for model in users for name in model.searched(usual)}

@@ -100,7 +100,7 @@ class Recipe:
         """Return the recipe with only some of its data sets. If you also call `reduced`, call `reduced` first.
 
         Args:
-            labels: names of data sets in the table; upper and lower case have the same meaning.
+            labels: names of data sets in the table; the case of letters is ignored.
         """
         known = {source.label.lower(): place for place, source in enumerate(self.data)}
         for label in labels:
@@ -112,8 +112,8 @@ class Recipe:
     def with_settings(self, settings: Mapping[str, Any]) -> "Recipe":
         """Return the recipe with other settings of its rankers. If you also call `reduced`, call `reduced` first.
 
-        A ranker gets a setting if the recipe gives it for this ranker, or if its kind knows the name. A setting that no
-        ranker has is an error.
+        A ranker gets a setting if the recipe already gives this setting for the ranker, or if the kind of the ranker
+        has it. A setting that no ranker has is an error.
 
         Args:
             settings: settings by name, such as `{"encoder": "models/bert"}`.
@@ -272,7 +272,7 @@ def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Re
     Args:
         raw: mapping that was read from YAML.
         name: name of the recipe; `load_recipe` uses the name of the file.
-        title: name of the recipe in errors; None: the same as `name`.
+        title: name of the recipe in errors; None to use `name`.
     """
     problems = RecipeProblems()
     found = read_fields(raw, problems)

@@ -48,7 +48,7 @@ _HELD_OUT = (
 
 
 class Importance(NamedTuple):
-    """Importance of features: rows of the chart and its caption, or the reason why there is none."""
+    """Importance of features: rows of the chart and its caption, or the reason why there is no chart."""
 
     rows: chart_data.Rows
     caption: str = ""
@@ -147,7 +147,7 @@ def _held_out(
 ) -> tuple[Comparison | None, tuple[str, ...]]:
     """Compare the final model on the lists of the search, with scores of models that were not trained on them.
 
-    The second value is a warning, if the data has changed since the search.
+    The second result contains a warning if the data has changed since the search.
     """
     found = saved.held_out(joined(parts["train"], parts.get("validation")))
     if found is None:
@@ -225,12 +225,12 @@ def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
     nested, form = result["nested"], result["form"]
     if len(nested) > 1:
         values = ", ".join(f"{name} {value:.4f}" for name, value in nested.items())
-        yield f"Nested check, {shown} of each form of ensemble on lists that did not choose it: {values}."
+        yield f"Nested check, {shown} of each form of ensemble on lists that were not used to choose it: {values}."
     if form == EVEN and len(result["members"]) == 1:
         yield "All other candidates are clearly worse than the best one, so the even blend has one member."
     elif form == EVEN:
         clearly = "clearly better (outside a 95% interval of the difference)"
-        yield f"The even blend is chosen unless another form is {clearly}; none was."
+        yield f"The even blend is chosen unless another form is {clearly}; no other form was."
     elif form in nested and len(nested) > 1:
         yield f"The {form} was clearly better than the even blend (outside a 95% interval of the difference)."
     elif form in nested:
@@ -314,7 +314,7 @@ def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: st
     means = values.mean(axis=0)
     order = [at for at in np.argsort(-means, kind="stable")[:_FEATURES] if means[at] > 0]
     if not order:
-        return Importance([], why=f"No feature is important: {shown} on the test lists drops for no shuffled feature.")
+        return Importance([], why=f"No feature is important: {shown} on the test lists does not drop for any feature.")
     names = model.feature_names or tuple(f"feature {place + 1}" for place in range(model.features))
     rows = []
     for at in order:
@@ -325,7 +325,7 @@ def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: st
         f"Drop of {shown} on {len(some):,} test lists when the values of one feature are shuffled"
         + (f": mean of {len(drops)} shuffles, with the smallest and the largest drop" if several else "")
         + (". A drop can be due to chance if its bar contains 0" if several else "")
-        + f". The {_count(len(order), 'most important feature')} of {len(means)}."
+        + f". The chart shows the {_count(len(order), 'most important feature')} of {len(means)}."
     )
     return Importance(chart_data.place_rows(rows, higher=True), caption)
 
@@ -373,7 +373,7 @@ def _members(result: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]],
         )
     count = sum(member["models"] for member in result["members"])
     notes = (
-        f"{_count(count, 'model')} in total. Latency of the whole: {_latency(result)}",
+        f"{_count(count, 'model')} in total. Latency of the final model: {_latency(result)}",
         "Several models of a candidate are its fold models; the score is their mean, standardised per list",
     )
     heads = ("candidate", "weight", "model", "loss", "models", f"{shown}, held-out")
@@ -381,7 +381,7 @@ def _members(result: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]],
 
 
 def _nested(result: Mapping[str, Any], shown: str) -> PlainTable:
-    """Return the table of the nested check: the forms of ensemble, on lists that did not choose their members."""
+    """Return the table of the nested check: the forms of ensemble, on lists that were not used to choose members."""
     rows = []
     for form, value in result["nested"].items():
         chosen = "chosen" if form == result["form"] else ""

@@ -10,7 +10,7 @@ ENDINGS = (".html", ".svg", ".png")
 
 
 def check_chart_path(path: str | PathLike[str], option: str = "out") -> None:
-    """Check the ending of the file of a chart, and that Altair is installed.
+    """Check the ending of the file name of a chart, and check that Altair is installed.
 
     Args:
         path: path of the file.
@@ -28,7 +28,7 @@ def check_chart_path(path: str | PathLike[str], option: str = "out") -> None:
 
 
 def save_chart(chart: Any, path: str | PathLike[str]) -> None:
-    """Write a chart to a file; the ending of its name chooses the format. A page contains all scripts.
+    """Write a chart to a file; the ending of its name determines the format. A page contains all scripts.
 
     Args:
         chart: chart of Altair.

@@ -24,7 +24,7 @@ def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
 
 
 def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
-    """Draw the contributions to the difference of two scores next to the losses of the metric without each feature.
+    """Draw the contributions to the difference of two scores next to the loss of the metric without each feature.
 
     Args:
         found: explanation of a list.
@@ -40,7 +40,7 @@ def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
 def _bars(rows: list[dict[str, Any]], title: str, intervals: bool = False, names: str = "names") -> Any:
     """Draw horizontal bars in the order of the rows; positive and negative values have different colours.
 
-    `names` is the name of the parameter of the chart that contains the names of the rows.
+    `names` is the name of a parameter of the chart. This parameter contains the names of the rows.
     """
     import altair as alt
 

@@ -113,7 +113,7 @@ def _study(name: str, study: Study, several: bool) -> str:
 
 
 def _select(label: str, name: str, values: Sequence[str]) -> str:
-    """Return a select; a select with a single choice is hidden."""
+    """Return the HTML of a `select` element; an element with a single choice is hidden."""
     hidden = " hidden" if len(values) < 2 else ""
     return f'<label{hidden}>{label} <select data-choose="{name}">{_options(values)}</select></label>'
 

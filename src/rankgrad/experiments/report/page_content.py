@@ -87,13 +87,12 @@ class Study:
         found += self._learned(rows.get("learned", []))
         if "cost" in rows:
             bars = f" Bars show {self.spread}." if self.spread else ""
-            caption = (
-                f"Best is top left. Seconds of training on the machine that is named at the end of the page.{bars}"
-            )
+            where = "the machine that is named at the end of the page"
+            caption = f"The best rows are at the top left. Seconds of training on {where}.{bars}"
             draw = partial(charts.cost, spread=bool(self.spread))
             found.append(ChartPanel("cost", "cost", "Quality against training cost", caption, draw))
         if "sensitivity" in rows:
-            caption = f"{metric} on the validation lists in tuning, mean over folds and the other settings tried."
+            caption = f"{metric} on the validation lists in tuning, mean over folds and over the other settings."
             draw = partial(charts.sensitivity, metric=metric)
             found.append(ChartPanel("sensitivity", "sensitivity", "Sensitivity to the learning rate", caption, draw))
         for place, (setting, scale) in enumerate(self.settings if "trials" in rows else ()):

@@ -54,7 +54,7 @@ def explain_queries(
 
 
 def _pair(scores: NDArray[Any], labels: NDArray[Any]) -> tuple[int, int] | None:
-    """Return the documents of the first mistake of a list, or the first two documents; None if there are not two.
+    """Return the documents of the first mistake of a list, or the first two documents; None for fewer documents.
 
     A mistake is a document above another document with a higher label.
     """

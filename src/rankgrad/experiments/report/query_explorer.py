@@ -120,7 +120,7 @@ def explorer(
 
 
 def _systems(table: Any, results: Sequence[Any]) -> dict[System, dict[int | None, list[Any]]]:
-    """Return the runs of each row of the table that have values per query, by fold."""
+    """Return, for each row of the table, the runs that have values per query, by fold."""
     here = [run for run in results if run.cell.label == table.data]
     systems = {(row.model, row.loss): _by_fold(here, row.model, row.loss) for row in table.rows}
     return {name: folds for name, folds in systems.items() if folds}

@@ -69,7 +69,7 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
 
 
 def _averaged(recipe: Any) -> str:
-    """Return a text that says what the means are over: folds, seeds, both, or nothing (an empty text)."""
+    """Return a text that says over what the means are computed: folds, seeds, both, or nothing (an empty text)."""
     several = [("folds", any(len(source.folds) > 1 for source in recipe.data))]
     several += [("seeds", any(len(source.seeds) > 1 for source in recipe.data))]
     return " and ".join(name for name, some in several if some)

@@ -98,7 +98,7 @@ def training_study(
 
 
 def validation_metric(settings: Mapping[str, Any]) -> str:
-    """Return the validation metric of a run; nDCG@10 if it is not a metric of rankgrad."""
+    """Return the validation metric of a run; nDCG@10 if the run has a custom metric."""
     try:
         return str(parse_metric(settings.get("metric", "nDCG@10")))
     except (ValueError, TypeError):

@@ -103,7 +103,7 @@ def tuning_study(
         explorers={data: explored.explorer} if explored else {},
         measured=f"{len(again)} trials: mean over the validation lists, "
         + (INTERVALS if valued else "as the search recorded it. The best row is first.")
-        + " The same lists chose the best trial.",
+        + " The best trial was chosen on the same lists.",
         queries="test lists" if tested else "validation lists",
         settings=tuple(_scales(search.get("space", {})))[:_PANELS],
         kind="trial",
@@ -223,7 +223,7 @@ def _importance(tried: list[Trial], metric: str, unit: str) -> Iterator[PlainTab
     notes = (
         f"A random forest predicts {metric} of the {len(drawn)} trials after {first} {unit}s from their settings; its "
         f"out-of-bag R² is {fit:.2f}{low}",
-        "importance: loss of the forest's fit if the values of a setting are shuffled, as share of all losses",
+        "importance: drop of the forest's R² if the values of a setting are shuffled, as a share of all drops",
         f"trend: rank correlation of a setting with {metric}",
     )
     yield PlainTable("Importance of the settings", ("setting", "importance", "trend"), tuple(rows), notes)

@@ -68,7 +68,7 @@ class _Unpacked:
 
 
 def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a result from an `.npz` file; `name` is the file in error messages.
+    """Read the arrays of a result from an `.npz` file; `name` is the name of the file in errors.
 
     `numpy.load` allocates the size that a file declares. This function first checks that the content has that size.
     The arrays contain numbers or texts.

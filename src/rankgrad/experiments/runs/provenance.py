@@ -13,7 +13,7 @@ from pathlib import Path
 def commit() -> str:
     """Return the commit of this package, with `-dirty` if files were changed; for an installed package, the version.
 
-    The environment variable `RANKGRAD_COMMIT` replaces it, for a copy of the files without their history.
+    The environment variable `RANKGRAD_COMMIT` replaces this text, for a copy of the files without their history.
     """
     if given := os.environ.get("RANKGRAD_COMMIT"):
         return given

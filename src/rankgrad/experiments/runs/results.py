@@ -135,7 +135,7 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
 def chosen_results(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
     """Return the tuning result with the best validation value, for each data set, fold, ranker and loss.
 
-    A row is left out as long as some of its settings have not been tried, so that all rows are tuned equally.
+    A row is left out until all of its settings have been tried, so that all rows are tuned equally.
     """
     waiting = {cell.group for cell in recipe.cells_to_tune() if cell.key not in results}
     return recipe.chosen(each for each in results.values() if each.cell.group not in waiting)

@@ -1,7 +1,8 @@
 """Write and read a small summary of an experiment: values per query of its first metric, and means of the others.
 
 `pack` keeps whole results. A summary keeps what tables and tests need, in one file of a few hundred kilobytes for
-thousands of runs: values are stored with 16 bits, query by query, because runs rank most queries alike.
+thousands of runs: values are stored with 16 bits, query by query, because different runs have similar values for most
+queries.
 """
 
 import json

@@ -118,13 +118,16 @@ def _tested(table: "Table", tests: "Significance", seeds: Mapping[str, tuple[int
     compared = _span(sorted({entry.comparisons for column in columns for entry in column}), "comparison", "comparisons")
     corrected = "not corrected" if tests.correction == "none" else f"{tests.correction.capitalize()}'s correction"
     if tests.against == "best":
-        pairs, marks = f"all pairs of rows{same}, shown against the best row", "† worse than another row"
+        pairs, marks = (
+            f"all pairs of rows{same} are tested, and p against the best row is shown",
+            "† worse than another row",
+        )
     else:
-        pairs, marks = f"rows{same} against {tests.against}", "▲ better, ▼ worse"
+        pairs, marks = f"rows{same} are tested against {tests.against}", "▲ better, ▼ worse"
     marks = f"{marks} at {tests.level:g}"
     reference = "the best row" if tests.against == "best" else tests.against
-    yield f"Difference in {table.short(table.metrics[0])}: to {reference}, with its {1 - tests.level:.0%} interval"
-    yield f"p: {kind} over {queries} ({runs}), {pairs}; {corrected} for {compared} per column; {marks}"
+    yield f"Difference in {table.short(table.metrics[0])} from {reference}, with its {1 - tests.level:.0%} interval"
+    yield f"p: {kind} over {queries} ({runs}); {pairs}; {corrected} for {compared} per column; {marks}"
     first = [entry.detectable for entry in columns[0] if entry.detectable is not None]
     if first:
         ends = dict.fromkeys(f"{value * table.scale:.{table.digits}f}" for value in (min(first), max(first)))
@@ -140,7 +143,7 @@ def _missing(table: "Table", tests: "Significance") -> Iterator[str]:
     if incomplete:
         yield "(n/m): only n of m runs are done; the number covers fewer folds or seeds, and is not compared"
     if any(row.loss == tests.against for row in incomplete):
-        yield f"Runs of {tests.against} are missing: no row can be tested against it"
+        yield f"Runs of {tests.against} are missing: no row can be tested against this loss"
 
 
 def _count(n: int, one: str, many: str | None = None) -> str:

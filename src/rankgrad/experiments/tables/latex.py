@@ -50,7 +50,7 @@ def latex(table: "Table") -> str:
 
 
 def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the LaTeX lines of some rows and metrics. If there are several models, a model is above its losses."""
+    """Yield the LaTeX lines of some rows and metrics. If there are several models, each model has a heading."""
     numbers = [column for group in groups for column in group]
     several, before = len({row.model for row in table.rows}) > 1, None
     yield rf"\begin{{tabular}}{{l{'r' * len(numbers)}}}"

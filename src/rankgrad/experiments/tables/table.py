@@ -130,11 +130,11 @@ def tables(results: "Results", metrics: Iterable[str] | str | None = None) -> li
 def table(results: "Results", data: str, metrics: Iterable[str] | str | None = None) -> Table:
     """Compute the table of one data set: one row per model and loss, one number per metric.
 
-    A number is the mean over seeds and folds. If runs are missing, the mean is shown with the number of runs, and
-    is neither tested nor compared. All pairs of rows with the same model are tested, or, if the recipe names a loss in
-    `tests.against`, all rows against the row with this loss. Queries and training runs count as random (see
-    `rankgrad.experiments.seed_variance`). p-values are adjusted for all comparisons of a column. Rows that
-    only the paper has are last. The numbers of a reduced recipe are neither tested nor compared with the paper.
+    A number is the mean over seeds and folds. If runs are missing, the mean is shown with the number of runs, and is
+    neither tested nor compared. All pairs of rows with the same model are tested. If the recipe names a loss in
+    `tests.against`, only the pairs of this loss and another loss are tested. Queries and training runs count as random
+    (see `rankgrad.experiments.seed_variance`). p-values are adjusted for all comparisons of a column. Rows that only
+    the paper has are last. The numbers of a reduced recipe are neither tested nor compared with the paper.
 
     Args:
         results: return value of `rankgrad.experiments.runs.results.read_results`.

@@ -33,15 +33,15 @@ _one_at_a_time = threading.Lock()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Make a CPU kernel: Numba compiles the function at its first call, or loads code of an earlier process."""
+    """Make a CPU kernel: Numba compiles the function at its first call, or loads the stored code."""
     return keep(numba.njit(fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(function), _FOLDER)
 
 
 def helper(function: Callable[..., Any]) -> Any:
     """Make a function that only CPU kernels call. Numba compiles it with the first kernel that calls it.
 
-    The function has no wrapper for Python. This saves compilation time, but a call from Python crashes. LLVM inlines
-    the function, because with Numba's inlining, compilation took four times as long.
+    The function has no wrapper for Python. This saves compilation time, but a call from Python crashes. Inlining is
+    left to LLVM: if Numba inlined the function, compilation would take four times as long.
     """
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 

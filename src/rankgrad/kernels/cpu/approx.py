@@ -58,7 +58,7 @@ def run(
 
 
 def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[float]]:
-    """Return the parameters in the formula of ApproxNDCG and LearnDCG, and their derivatives by `params`.
+    """Return the parameters in the formula of ApproxNDCG and LearnDCG, and their derivatives with respect to `params`.
 
     The parameters are the logarithm of the gain base, the slope of the discount (0 for the log discount) and alpha.
     """
@@ -174,7 +174,7 @@ def _rank_rows(block, rows, l, given, work, code, alpha, one):
 
 @helper
 def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
-    """Compute the slopes of one block of documents of a list, from the derivatives by their sigmoid ranks.
+    """Compute the slopes of one block of documents of a list, from the derivatives with respect to their sigmoid ranks.
 
     An irrelevant document has pairs only with relevant documents. If `crossed`, `_cross` has already added the
     derivatives of these pairs to `direct`.
@@ -201,7 +201,7 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
 
 @helper
 def _cross(l, given, work, one):
-    """Add the derivative of each pair of a relevant and an irrelevant document to `direct` of both documents."""
+    """For each pair of a relevant and an irrelevant document, add the derivative to `direct` of both documents."""
     _, _, power, count, hits, _, _, _, by_rank, _, direct = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -210,7 +210,7 @@ def _cross(l, given, work, one):
 
 @helper
 def _by_alpha(l, given, work, out, code, alpha):
-    """Set the slopes of masked documents to 0. For NDCG, compute the derivative by alpha from the slopes.
+    """Set the slopes of masked documents to 0. For NDCG, compute the derivative with respect to alpha from the slopes.
 
     This is possible because alpha occurs in the formula only as the factor of a score.
     """
@@ -269,7 +269,7 @@ def _functions_of_metric(code: int) -> tuple[Any, Any]:
     """Return two compiled functions for one metric of sigmoid ranks.
 
     The first function prepares a list and, if the list is not long, does all other steps. The second function computes
-    the value of a list and the derivatives of the value by the ranks.
+    the value of a list and the derivatives of the value with respect to the ranks.
     """
 
     @helper

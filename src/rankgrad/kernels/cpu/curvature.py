@@ -1,6 +1,6 @@
 """Computes slopes and curvatures (second derivatives) of pairwise losses for boosting. `pair_loops.py` has the loops.
 
-With the symbols of `pairwise.py`, the derivatives of a pair i, j by the scores of its documents are
+With the symbols of `pairwise.py`, the derivatives of a pair i, j with respect to the scores of its documents are
 
     d value / d s_j = -d value / d s_i = sigma (A q - B),
     d2 value / d s_j^2 = d2 value / d s_i^2 = sigma^2 A q (1 - q).

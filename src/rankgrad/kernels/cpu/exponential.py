@@ -29,7 +29,7 @@ def _float_of_bits(context: Any, bits: Any) -> Any:
 
 @helper
 def exp(x):
-    """Return exp(x) in float64, in a CPU kernel. It is correct to 14 digits for |x| <= 700.
+    """Return exp(x) in float64, in a CPU kernel. The result has 14 correct digits if |x| <= 700.
 
     For x < -700, return exp(-700).
     """

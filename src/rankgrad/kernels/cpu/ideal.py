@@ -41,7 +41,7 @@ def begin_list(l, given, out, threshold):
 def ideal_dcg(labels, label_bits, place, discount, linear):
     """Return, in a CPU kernel, the highest label and the ideal DCG of the documents at the positions `place`.
 
-    `shares` defines the gains.
+    The function `shares` defines the gains.
     """
     order = place.copy()
     by_label(labels, label_bits, order)

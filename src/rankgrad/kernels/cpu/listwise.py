@@ -146,7 +146,10 @@ def _real_positions(mask, first, last, place):
 
 @helper
 def _take(values, whole, first, place, out):
-    """Copy the values of the documents of a list to `out`: from position `first` on if `whole`, else from `place`."""
+    """Copy the values of the documents of a list to `out`.
+
+    If `whole`, the values begin at position `first`. Otherwise their positions are in `place`.
+    """
     if whole:
         values = values[first : first + len(out)]
         for i in range(len(out)):
@@ -181,7 +184,7 @@ def _targets(y, t, code, gamma, softmax_targets, together, high):
 
 @helper
 def _cross_entropy(s, e, t, d, code, epsilon):
-    """Return the softmax cross entropy of a list, and fill `d` with the derivatives by the scores."""
+    """Return the softmax cross entropy of a list, and fill `d` with the derivatives with respect to the scores."""
     total = mass = behind = 0.0
     for i in range(len(s)):
         total += e[i]

@@ -1,7 +1,7 @@
 """CPU helpers of the family `approx`: metrics computed from soft ranks.
 
-The functions return minus the metric of a list, and compute the derivative of this value by the rank of each relevant
-document.
+The functions return minus the metric of a list, and compute the derivative of this value with respect to the rank of
+each relevant document.
 """
 
 import math
@@ -19,7 +19,7 @@ MANY = 32  # maximum number of different labels for which each gain is computed 
 def soft_cutoff(rank, k, beta):
     """Return the weight of a rank under the soft cutoff k, in a CPU kernel.
 
-    Also return the derivative of this weight by the rank.
+    Also return the derivative of this weight with respect to the rank.
     """
     if k <= 0:
         return 1.0, 0.0
@@ -29,10 +29,10 @@ def soft_cutoff(rank, k, beta):
 
 @helper
 def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_base, slope, sums):
-    """Return minus the NDCG of a list, and two derivatives of this value by parameters of LearnDCG.
+    """Return minus the NDCG of a list, and two derivatives of this value with respect to parameters of LearnDCG.
 
     The parameters are the logarithm of the gain base, and the slope of the discount. Also fill `by_rank` with the
-    derivatives by the ranks.
+    derivatives with respect to the ranks.
     """
     if last == first:
         return 0.0, 0.0, 0.0
@@ -86,7 +86,7 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
 
 @helper
 def ideal_discounts(longest, slope):
-    """Return cumulative sums for the ideal DCG: of 1 / d(r), and of the derivative of 1 / d(r) by the slope.
+    """Return cumulative sums, for the ideal DCG, of 1 / d(r) and of its derivative with respect to the slope.
 
     d(r) is the discount of rank r. Entry r is the sum over the ranks from 1 to r.
     """
@@ -100,9 +100,9 @@ def ideal_discounts(longest, slope):
 
 @helper
 def _gain(y, top, log_base):
-    """Return, in a CPU kernel, the gain (b^y - 1) / (b^top - 1) of a label y, and the derivative of this gain by log b.
+    """Return, in a CPU kernel, the gain (b^y - 1) / (b^top - 1) of a label y.
 
-    For b near 1, both are computed by a series.
+    Also return the derivative of this gain with respect to log b. For b near 1, both are computed by a series.
     """
     if log_base < 1e-5:
         return y / top * (1.0 + 0.5 * (y - top) * log_base), 0.5 * y / top * (y - top)
@@ -115,9 +115,10 @@ def _gain(y, top, log_base):
 
 @helper
 def _discount(r, slope):
-    """Return, in a CPU kernel, the discount d(r) of a rank r, and the derivatives of d(r) by r and by the slope.
+    """Return, in a CPU kernel, the discount d(r) of a rank r, and two derivatives of d(r).
 
-    Slope 0 means the log discount, d(r) = ln(1 + r).
+    The derivatives are with respect to r and with respect to the slope. Slope 0 means the log discount, d(r) = ln(1 +
+    r).
     """
     if slope == 0.0:
         return math.log1p(r), 1.0 / (1.0 + r), 0.0
@@ -130,7 +131,7 @@ def _discount(r, slope):
 
 @helper
 def precision(rank, by_rank, first, last, k, beta):
-    """Return minus the precision@k of a list, and fill `by_rank` with the derivatives by the soft ranks."""
+    """Return minus the precision@k of a list. Fill `by_rank` with the derivatives with respect to the soft ranks."""
     found = 0.0
     for i in range(first, last):
         inside, fading = soft_cutoff(rank[i], k, beta)
@@ -141,7 +142,7 @@ def precision(rank, by_rank, first, last, k, beta):
 
 @helper
 def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
-    """Return minus the reciprocal rank of a list, and fill `by_rank` with the derivatives by the soft ranks.
+    """Return minus the reciprocal rank of a list. Fill `by_rank` with derivatives with respect to the soft ranks.
 
     The value is a mean over the relevant documents, with weights that depend on the scores. Fill `direct` with the
     derivatives through these weights, divided by alpha.
@@ -170,8 +171,8 @@ def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
 def average(rank, above, by_rank, by_above, first, last, k, beta):
     """Return minus the average precision of a list, computed from soft ranks.
 
-    Fill `by_rank` with the derivatives by the soft ranks, and `by_above` with the derivatives by `above`, which are the
-    soft ranks among the relevant documents.
+    Fill `by_rank` with the derivatives with respect to the soft ranks, and `by_above` with the derivatives with respect
+    to `above`, which are the soft ranks among the relevant documents.
     """
     total = 0.0
     relevant = max(last - first, 1)

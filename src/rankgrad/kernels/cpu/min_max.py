@@ -1,4 +1,4 @@
-"""Minimum and maximum of an array for CPU kernels, vectorised by LLVM. LLVM does not vectorise Numba's `min`, `max`."""
+"""Minimum and maximum of an array for CPU kernels. LLVM vectorises them, unlike Numba's `min` and `max`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _DOUBLE = ir.DoubleType()
 
 
 def _extreme(name: str) -> Any:
-    """Return LLVM's minimum or maximum of two numbers, as a function for kernels. `name` is its name in LLVM."""
+    """Return the LLVM function with this name, minimum or maximum of two numbers, as a function for kernels."""
 
     @intrinsic
     def extreme(context: Any, one: Any, other: Any) -> Any:

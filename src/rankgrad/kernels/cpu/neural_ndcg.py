@@ -94,7 +94,7 @@ def _neural_ndcg_list(l, given, out, tables, numbers):
 
 @helper
 def _band(score, like, temperature, matrix_bytes):
-    """Allocate the band matrix of a list, whose scores are divided into segments.
+    """Allocate the band matrix of a list. The scores of the list are divided into segments.
 
     The scores of two segments are so far apart that the entries between these segments are negligible.
     """
@@ -204,8 +204,8 @@ def _sweep(band, vector, mode, own, extra, factor, near, far):
 def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
     """Do Sinkhorn's rounds on the band matrix. Return the NDCG of the sorted gains, and two sums over r for each j.
 
-    The first sum adds up the derivatives of the NDCG by the logits (r, j). The second sum adds up these derivatives
-    times (j - r).
+    The first sum adds up the derivatives of the NDCG with respect to the logits (r, j). The second sum adds up these
+    derivatives times (j - r).
     """
     m, tall, wide = len(band.x), 4 * len(band.at), len(band.index)
     dtype = gained.dtype
@@ -275,7 +275,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
 
 @helper
 def _slopes_from_logits(score, whole, moved, slope):
-    """Compute the slopes of NeuralNDCG from the derivatives by the logits.
+    """Compute the slopes of NeuralNDCG from the derivatives with respect to the logits.
 
     The logit of rank r and document j is (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. For ties, the derivative of
     |s_j - s_k| is 0.

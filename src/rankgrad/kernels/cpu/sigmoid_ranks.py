@@ -54,7 +54,7 @@ def near_slope(power, by_rank, own, own_by_rank, one):
 
 @helper
 def cross_slopes(power, by_rank, others, slope, other_slope, one):
-    """Add the derivative of each pair of a document and one of `others` to the slopes of both documents.
+    """For each pair of a document and one of `others`, add the derivative to the slopes of both documents.
 
     Each pair needs only one division. The ranks of `others` do not count.
     """

@@ -1,8 +1,8 @@
 """CPU kernel of the family `smoothi`: metrics computed from SmoothI's rank indicators.
 
 The derivative treats the product in an indicator as a constant. The indicator of a rank is a softmax over the list. The
-part of the value and of the slopes from this rank is added immediately, and the indicator is not stored. With a large
-alpha, tiny differences grow from rank to rank. So documents with equal scores share one indicator, and sums are
+contribution of this rank to the value and to the slopes is added immediately, and the indicator is not stored. With a
+large alpha, tiny differences grow from rank to rank. So documents with equal scores share one indicator, and sums are
 computed in the order of the scores. Then the result does not depend on the order of the documents. In average
 precision, the factor of a rank contains a sum over the later ranks. This sum is the sum over all ranks minus the sum
 over the earlier ranks. So a slope has two parts, which are added when the sum over all ranks is known.
@@ -99,7 +99,7 @@ def _smoothi_list(l, given, out, tables, numbers):
 def _indicators(of_groups, discount, code, depth, delta, top, unit):
     """Compute SmoothI's rank indicators. Return the metric, up to a factor, and two arrays: `by_seen` and `by_all`.
 
-    The arrays have one entry per group of ties. The derivative of the metric by the x of a document is
+    The arrays have one entry per group of ties. The derivative of the metric with respect to the x of a document is
     `seen * by_seen - by_all`.
     """
     x, size, seen_by = of_groups

@@ -70,7 +70,7 @@ def _finish(l, place, slope, value, out):
 
 @helper
 def _ndcg(rank, gain, k, beta, by_rank):
-    """Return minus the NDCG of a list, computed from soft ranks. Fill `by_rank` with the derivatives by these ranks."""
+    """Return minus the NDCG of soft ranks of a list. Fill `by_rank` with derivatives with respect to these ranks."""
     value = 0.0
     for i in range(len(rank)):
         by_rank[i] = 0.0

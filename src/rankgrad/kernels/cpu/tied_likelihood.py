@@ -22,7 +22,7 @@ FIRST = np.int64(0)  # index of the first task; Numba would compile again for a 
 
 @kernel
 def tied_likelihood(given, out, exact, tasks):
-    """Compute ListMLE of all lists with the exact likelihood, or with Efron's, in one or several tasks."""
+    """Compute ListMLE of all lists, with Efron's likelihood or the exact likelihood. There may be several tasks."""
     if tasks == 1:
         _task(FIRST, tasks, given, out, exact)
     else:
@@ -231,7 +231,7 @@ def _height(z, power):
 
 @helper
 def _height_slope(z, power):
-    """Return the derivative of `_height` by z."""
+    """Return the derivative of `_height` with respect to z."""
     v = exp(z)
     slope = 1.0 - v
     for i in range(len(power)):
@@ -241,7 +241,7 @@ def _height_slope(z, power):
 
 @helper
 def _factor_slope(r):
-    """Return the derivative of log(1 - exp(-r)) by log r."""
+    """Return the derivative of log(1 - exp(-r)) with respect to log r."""
     if r < 0.01:
         return 1.0 - r * (1 / 2 - r * (1 / 12 - r * r * (1 / 720)))
     left = exp(-r)

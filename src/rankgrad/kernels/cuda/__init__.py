@@ -150,6 +150,6 @@ def split(number: float) -> tuple[float, float]:
 
 
 def own(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a contiguous tensor with this dtype and no graph, for Triton kernels. It is copied only if necessary."""
+    """Return a contiguous tensor with this dtype and no graph, for Triton kernels. Data is copied only if necessary."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
     return (tensor if tensor.dtype == dtype else tensor.to(dtype)).contiguous()

@@ -3,7 +3,8 @@
 The metrics are NDCG (ApproxNDCG and LearnDCG), precision, reciprocal rank and average precision.
 
 There are three launches. The first computes the soft ranks and, if necessary, the ideal order. The second computes the
-value of each list and the derivative of the value by each rank. The third computes the derivative by each score.
+value of each list and the derivative of the value with respect to each rank. The third computes the derivative with
+respect to each score.
 """
 
 from typing import Any
@@ -111,7 +112,7 @@ def _base_and_slope(raw_base, raw_slope, base, base_rest, slope, slope_rest, zer
 
 @triton.jit
 def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
-    """Return the derivative of a parameter of LearnDCG by its raw parameter. It is 1 if the params are numbers."""
+    """Return the derivative of a parameter of LearnDCG with respect to its raw parameter; 1 if params are numbers."""
     if FORM == 0:
         return zero + 1.0
     else:
@@ -190,7 +191,7 @@ def _ranks(
 def _cut(rank, k, beta):
     """Return the weight of a rank under the soft cutoff k, in a Triton kernel.
 
-    Also return the derivative of this weight by the rank.
+    Also return the derivative of this weight with respect to the rank.
     """
     x = beta * (k + 0.5 - rank)
     small = tl.exp(-tl.abs(x))
@@ -204,7 +205,7 @@ def _cut(rank, k, beta):
 def _gain(y, top, log_base):
     """Return, in a Triton kernel, the gain (b^y - 1) / (b^top - 1) of a label y.
 
-    Also return the derivative of this gain by log b. For b near 1, both are computed by a series.
+    Also return the derivative of this gain with respect to log b. For b near 1, both are computed by a series.
     """
     near = log_base < 1e-4
     base = tl.where(near, 1.0, log_base)
@@ -219,9 +220,10 @@ def _gain(y, top, log_base):
 
 @triton.jit
 def _discount(r, slope):
-    """Return, in a Triton kernel, the discount d(r) of a rank r, and the derivatives of d(r) by r and by the slope.
+    """Return, in a Triton kernel, the discount d(r) of a rank r, and two derivatives of d(r).
 
-    Slope 0 means the log discount, d(r) = ln(1 + r).
+    The derivatives are with respect to r and with respect to the slope. Slope 0 means the log discount, d(r) = ln(1 +
+    r).
     """
     printed = slope == 0.0
     near = slope < 1e-4
@@ -248,7 +250,7 @@ def _values(
     CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the value of a list on a GPU from its sigmoid ranks, and the derivatives of the value by these ranks."""
+    """Compute the value of a list on a GPU, and its derivatives with respect to the sigmoid ranks of the list."""
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     sharp = _alpha(raw_alpha, alpha, alpha_rest, tl.full([], 0.0, scores.dtype.element_ty), FORM)
@@ -359,7 +361,7 @@ def _slopes(
     CODE: tl.constexpr, MASKED: tl.constexpr, FORM: tl.constexpr, PADDED: tl.constexpr,
     STEPS: tl.constexpr, SORTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the slopes of a block of documents on a GPU from the derivatives by the sigmoid ranks."""
+    """Compute the slopes of a block of documents on a GPU from the derivatives with respect to the sigmoid ranks."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     sharp = _alpha(raw_alpha, alpha, alpha_rest, tl.full([], 0.0, scores.dtype.element_ty), FORM)

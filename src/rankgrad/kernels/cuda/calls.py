@@ -55,8 +55,8 @@ def eager(
 class Connected(torch.autograd.Function):
     """Autograd function that connects an already computed loss on a GPU to the graph. `native.cpp` has the same class.
 
-    PyTorch calls `backward` in a separate thread, in which Python code ran several times slower. So `backward`
-    computes only one product.
+    PyTorch calls `backward` in a separate thread, in which Python code is several times slower. So `backward` computes
+    only one product.
     """
 
     @staticmethod
@@ -71,7 +71,7 @@ class Connected(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-        """Return the gradients by the scores and, if the params are tensors, by the params."""
+        """Return the gradients with respect to the scores and, if they are tensors, the params."""
         slopes, *others = ctx.saved_tensors
         by_params = None
         if ctx.each is not None:
@@ -89,7 +89,7 @@ class Connected(torch.autograd.Function):
 
 
 def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a reduced loss on a GPU by the leaf `scores`, without a backward pass.
+    """Return the gradient of a reduced loss on a GPU with respect to the leaf `scores`, without a backward pass.
 
     The graph already contains this gradient. Returns None if other operations are between `scores` and the loss.
     """
@@ -103,7 +103,7 @@ def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
 
 
 def registered(family: str, name: str, *call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the outputs of the operator, for compiled code. Params on the CPU are numbers."""
+    """Return the outputs of the operator, for compiled code. Params on the CPU are passed to kernels as numbers."""
     *inputs, params, options, gradient = call
     parts: tuple[Any, ...] = ()
     if params.shape[0]:
@@ -129,10 +129,11 @@ def reduced(
 ) -> list[Tensor]:
     """Run the kernels of a call on a GPU, or repeat its recorded launches. Return the reduced loss and its derivatives.
 
-    The derivatives by the scores have the shape of the scores. If the params are tensors, the derivatives by scores and
-    then by params are one tensor, `(documents + P,)`. With reduction `"none"`, return one value per list, the slopes
-    and, if the params are tensors, the extras of the operator, `(L, P)`. With reduction None, return the four outputs
-    of the operator. `built` is the C++ module or None; with reduction None it must be None.
+    The derivatives with respect to the scores have the shape of the scores. If the params are tensors, the derivatives
+    with respect to scores and then with respect to params are one tensor, `(documents + P,)`. With reduction `"none"`,
+    return one value per list, the slopes and, if the params are tensors, the extras of the operator, `(L, P)`. With
+    reduction None, return the four outputs of the operator. `built` is the C++ module or None; with reduction None it
+    must be None.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [
@@ -178,8 +179,8 @@ def _reduce(
 ) -> tuple[Tensor, Tensor]:
     """Launch the reduction of a call on a GPU. Return the reduced loss and its derivatives.
 
-    The derivatives by the scores come first, then the derivatives by the params. `params` is the number of params. This
-    function may change `slopes`.
+    The derivatives with respect to the scores come first, then the derivatives with respect to the params. `params` is
+    the number of params. This function may change `slopes`.
     """
     value, lists, documents = allocate(values), values.shape[0], slopes.shape[0]
     out = allocate(slopes, documents + params) if params else slopes

@@ -43,7 +43,7 @@ def plackett_luce(
 ) -> None:
     """Launch the kernels that compute values, signal and slopes of ListMLE, or of p-ListMLE if `position_aware`.
 
-    `ties` is the treatment of equal labels: by position, or with the likelihood of Breslow or Efron.
+    `ties` is the treatment of equal labels: by position, by Breslow's likelihood, or by Efron's likelihood.
     """
     efron = ties == Ties.EFRON
     together = efron or ties == Ties.TOGETHER
@@ -202,8 +202,8 @@ def _likelihood(
     The scan from the end computes the sum over the remaining documents before each choice. The scan from the front adds
     up the chances that a document is chosen. If `TOGETHER`, a choice uses the sum at the first document of its group of
     equal labels, and a document uses the chances up to the last document of its group. If `EFRON`, each choice leaves
-    out a larger part of the group's sum. `heavies` and `parts` are sums over groups: of the weights, up to the first
-    document, and of the parts of the chances that are left out, up to the last document.
+    out a larger part of the group's sum. At the first document of a group, `heavies` stores the sum of the weights of
+    the group. At the last document, `parts` stores the sum of the left-out parts of the chances.
     """
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
@@ -355,7 +355,7 @@ def _fields(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the field of each document in unique softmax, and the part of the document in the loss.
+    """Compute the field of each document in unique softmax, and the contribution of the document to the loss.
 
     The field is the sum of exponentials over the document and the documents with lower labels.
     """
@@ -395,7 +395,7 @@ def _sums(
     scores, labels, weights, mask, offsets, documents, lists, n, terms, values, signal,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the value and the signal of unique softmax for a list, from the parts of its documents."""
+    """Compute the value and the signal of unique softmax for a list, from the contributions of its documents."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     value = tl.full([], 0.0, scores.dtype.element_ty)
     relevant = 0

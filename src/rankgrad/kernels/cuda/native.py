@@ -1,4 +1,4 @@
-"""Builds the C++ module `native.cpp`, which repeats recorded launches without Python, and makes plans for it.
+"""Builds the C++ module `native.cpp`, which repeats recorded launches without Python, and makes its plans.
 
 The C++ module is off by default: the compiler starts only if `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)`
 is set. Then the first call on a machine starts the compiler once, in the background. Until the compiler has finished,
@@ -56,7 +56,7 @@ def wait() -> bool:
 
 
 def compiler() -> str | None:
-    """Return the path of the C++ compiler, or None if the C++ module cannot be built or loaded from memory."""
+    """Return the path of the C++ compiler. Return None if the C++ module cannot be built, or cannot be loaded."""
     return shutil.which(os.environ.get("CXX", "c++")) if hasattr(os, "memfd_create") else None
 
 

@@ -11,7 +11,7 @@ FAR = tl.constexpr(80.0)  # largest gap, in temperatures: e^-80 is negligible in
 
 @triton.jit
 def _key(s):
-    """Return the sort key of a score: -inf for NaN, because comparisons with NaN could give two documents one rank."""
+    """Return the sort key of a score: -inf for NaN. If NaN were a key, two documents could get the same rank."""
     return tl.where(s == s, s, -float("inf"))
 
 
@@ -22,7 +22,7 @@ def descending(
 ):  # fmt: skip
     """Sort the real documents of each list in descending order of scores, by counting, for NeuralNDCG.
 
-    Also set the slopes to 0. Also set the first `count` entries of `zeros` to 0.
+    Also set the slopes and the first `count` entries of `zeros` to 0.
     """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)

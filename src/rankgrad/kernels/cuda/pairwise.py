@@ -103,7 +103,7 @@ def _ranks(
     GAINED: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute, for a pairwise loss on a GPU, rank by score, gain and part of the ideal DCG of each document.
+    """Compute for each document, in a pairwise loss on a GPU: its rank by score, its gain, its part of the ideal DCG.
 
     Exponential gains are divided by 2^y, where y is the highest label of the list.
     """

@@ -134,8 +134,8 @@ def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.c
 def _distances(r, j, factor):
     """Return the distance of each entry of a block of K from the diagonal: column index minus row index.
 
-    The result formally depends on `factor`, so that Triton computes it again each time and does not keep it in
-    registers.
+    `factor` does not change the distances. It makes Triton compute the distances again in each call, because storing
+    them would need registers.
     """
     return j.to(factor.dtype)[None, :] - (r.to(factor.dtype) + (factor == float("inf")).to(factor.dtype))[:, None]
 

@@ -1,7 +1,7 @@
 """Triton kernel of the family `smoothi`: metrics computed from SmoothI's rank indicators.
 
 The derivative treats the product in an indicator as a constant. One program per list computes one rank after the other.
-The indicator of a rank is a softmax over the list. The part of the slopes from this rank is added immediately. In
+The indicator of a rank is a softmax over the list. The contribution of this rank to the slopes is added immediately. In
 average precision, the factor of a rank contains a sum over the later ranks. This sum is the sum over all ranks minus
 the sum over the earlier ranks. For NDCG, another launch first finds the ideal order.
 """
@@ -62,7 +62,7 @@ def run(
 
 @triton.jit
 def _seen(labels, i, real, threshold, CODE: tl.constexpr):
-    """Return the number of each document that a SmoothI metric uses.
+    """Return the number that a SmoothI metric uses for each document.
 
     For NDCG, this is the label. For other metrics, it is 1 for relevant documents and 0 for other documents.
     """

@@ -4,8 +4,8 @@ FastSort is a sequential algorithm, so FastSort has no GPU kernel.
 
 SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). The row of a
 rank is the row of the document at this rank. There are five launches. They compute the sums of rows; the mean ranks;
-the value of each list and the derivative of the value by each mean rank; the derivative by each sum; the slopes. Each
-launch except the third computes the matrix again.
+the value of each list and the derivative of the value with respect to each mean rank; the derivative with respect to
+each sum; the slopes. Each launch except the third computes the matrix again.
 """
 
 import math
@@ -64,7 +64,7 @@ def run(
 
 @triton.jit
 def _entry(s_i, s_j, unit, P: tl.constexpr):
-    """Return the entries e(i, j) of SoftSort's matrix, and their derivatives by s_i, both `(rows, columns)`.
+    """Return entries e(i, j) of SoftSort's matrix, and their derivatives with respect to s_i, both `(rows, columns)`.
 
     For equal scores, the derivative is 0.
     """
@@ -151,7 +151,7 @@ def _values(
     scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute softsort_ndcg of a list, which is minus the NDCG, and its derivatives by the mean ranks.
+    """Compute softsort_ndcg of a list, which is minus the NDCG, and its derivatives with respect to the mean ranks.
 
     The derivatives are divided by the sums of the columns of SoftSort's matrix.
     """
@@ -181,7 +181,7 @@ def _by_share(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the derivative of softsort_ndcg by the sum of each row of SoftSort's matrix."""
+    """Compute the derivative of softsort_ndcg with respect to the sum of each row of SoftSort's matrix."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)

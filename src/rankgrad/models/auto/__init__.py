@@ -1,8 +1,8 @@
 """Find the best ranker for a data set in a given time: the search of `rankgrad auto` and `rankgrad.AutoRanker`.
 
-- `portfolio` lists the candidates: settings of several kinds of rankers that are good on many data sets, then draws.
+- `portfolio` lists the candidates: settings that are good on many data sets, for several kinds of rankers; then draws.
 - `stored_lists` divides the lists into folds, and shares them between processes.
-- `fits` trains one candidate on all folds but one, and scores the lists of this fold.
+- `fits` trains one candidate on all folds except one, and scores the lists of this fold.
 - `search` decides which fits to run: all candidates on one fold, the better candidates on all folds.
 - `leaderboard` lists the candidates with their metric.
 - `ensemble` chooses the weights of an ensemble on scores of lists on which its members were not trained.

@@ -1,4 +1,4 @@
-"""Choose an ensemble on scores of lists on which its members were not trained, with a guard against choosing noise.
+"""Choose an ensemble on scores of lists on which its members were not trained, and avoid a choice by chance.
 
 Three forms are compared: the best candidate alone, an even blend of the good candidates, and weights from greedy
 selection. Each form is chosen on some of the lists and measured on the others (a nested check). The even blend is
@@ -125,7 +125,9 @@ def even_blend(found: OutOfFold) -> Values:
 
 
 def greedy(found: OutOfFold) -> Values:
-    """Return weights from greedy selection with replacement: each step adds the candidate that helps most.
+    """Return weights from greedy selection with replacement.
+
+    Each step adds the candidate that gives the best metric.
 
     Args:
         found: scores of the candidates.
@@ -163,7 +165,7 @@ def not_clearly_worse(values: Values) -> NDArray[np.bool_]:
 
 
 def paired(first: Values, second: Values) -> tuple[float, float]:
-    """Return the mean difference of two sets of values per list, and the difference that would be clear.
+    """Return the mean difference of two sets of values per list, and the smallest difference that counts as clear.
 
     Args:
         first, second: values of the same lists, `(lists,)`; NaN for lists that are left out.
@@ -179,7 +181,7 @@ def paired(first: Values, second: Values) -> tuple[float, float]:
 
 
 def mean(values: Any) -> float:
-    """Return the mean of the values that are not NaN; 0 if there are none.
+    """Return the mean of the values that are not NaN; 0 if all values are NaN.
 
     Args:
         values: metric per list, `(lists,)`.

@@ -70,7 +70,7 @@ class AutoResult:
         lines = []
         if self.nested:
             checked = ", ".join(f"{name} {value:.4f}" for name, value in self.nested.items())
-            lines.append(f"{self.metric} on lists that did not choose the ensemble: {checked}")
+            lines.append(f"{self.metric} on lists that were not used to choose the ensemble: {checked}")
         members = ", ".join(f"{m['weight']:.2f} {m['candidate']}" for m in self.members)
         count = sum(member["models"] for member in self.members)
         lines.append(f"result: {self.form}, {members} ({count} {'model' if count == 1 else 'models'})")
@@ -207,7 +207,7 @@ def _member(entry: Entry, weight: float, models: int) -> dict[str, Any]:
 def _within_latency(
     search: Search, entries: Sequence[Entry], found: ensemble.OutOfFold, limit: float, notes: list[str]
 ) -> _Made:
-    """Return the best ensemble of models, each trained on all lists, whose latency is below the limit."""
+    """Return the best ensemble with a latency below the limit. Each of its models is trained on all lists."""
     costs = np.array([measure_latency(read_model(search.folders(entry)[0]), search.data) for entry in entries])
     if costs.min() > limit:
         at = int(costs.argmin())

@@ -1,4 +1,4 @@
-"""Train a candidate on all folds but one, score the lists of this fold, and store model, scores and facts."""
+"""Train a candidate on all folds except one, score the lists of this fold, and store model, scores and facts."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ class Fit:
 
     @property
     def key(self) -> str:
-        """Hash of settings, fold, lists and labels: all that the result depends on."""
+        """Hash of everything on which the result depends: settings, fold, lists and labels."""
         labels = "" if self.labels is None else Path(self.labels).read_bytes().hex()
         content = json.dumps([self.settings, self.fold, self.lists.folds, self.lists.seed, self.lists.key, labels])
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
@@ -99,7 +99,7 @@ def run_fit(fit: Fit) -> bool:
 
 
 def write_failure(fit: Fit, message: str, seconds: float = 0.0) -> None:
-    """Write that a fit has failed, so that a search that is resumed does not repeat it.
+    """Record that a fit has failed, so that a resumed search does not repeat the fit.
 
     Args:
         fit: training that failed.
@@ -112,7 +112,7 @@ def write_failure(fit: Fit, message: str, seconds: float = 0.0) -> None:
 
 
 def read_result(fit: Fit) -> FitResult | None:
-    """Return the facts about a fit; None if it is not finished, or if the folder has the result of other settings.
+    """Return the facts about a fit; None if the fit is not finished, or if the folder has a result of other settings.
 
     Args:
         fit: the training.

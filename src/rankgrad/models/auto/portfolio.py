@@ -69,11 +69,11 @@ class Candidate:
 
 
 def candidates(seed: int, installed: Mapping[str, bool], missing: str = "error") -> Iterator[Candidate]:
-    """Yield candidates without an end: the portfolio, then draws around entries of the portfolio in turn.
+    """Yield an unlimited number of candidates: the portfolio, then draws around each entry of the portfolio in turn.
 
     Args:
         seed: random seed of the draws.
-        installed: True or False for each kind of ranker: whether its package is installed.
+        installed: for each kind of ranker, True if its package is installed.
         missing: treatment of missing values by rankers that do not take NaN.
     """
     added = {} if missing == "error" else {"missing": missing}
@@ -94,7 +94,7 @@ def candidates(seed: int, installed: Mapping[str, bool], missing: str = "error")
 
 
 def installed_kinds() -> dict[str, bool]:
-    """Return, for each kind of ranker in the portfolio, whether its package is installed."""
+    """Return, for each kind of ranker in the portfolio, True if its package is installed."""
     found = {}
     for entry in PORTFOLIO:
         kind = kind_or_default(entry["model"])

@@ -89,7 +89,7 @@ class Search:
     Args:
         settings: settings of the search.
         lists: stored lists.
-        folder: folder for the results of all trainings. A search that was stopped uses the results in it.
+        folder: folder for the results of all trainings. A resumed search uses the results in this folder.
         runner: function that runs tasks: the method `run` of a pool, or `run_in_this_process`.
         begun: time at which the search began, in seconds since 1970.
     """
@@ -176,7 +176,7 @@ class Search:
                 break
 
     def _affordable(self, size: int) -> int:
-        """Return how many candidates of the portfolio are tried: somewhat more than can be trained on all folds.
+        """Return the number of candidates of the portfolio to try: somewhat more than can be trained on all folds.
 
         Args:
             size: number of candidates of the portfolio.
@@ -187,7 +187,7 @@ class Search:
         return min(size, round(_TRIED * complete))
 
     def trainings(self) -> tuple[int, int]:
-        """Return the number of finished trainings, and the number of trainings that are expected at the moment."""
+        """Return the number of finished trainings, and the number of trainings that are currently expected."""
         done = sum(len(entry.fits) for entry in self.entries.values())
         open_entries = [entry for entry in self.entries.values() if not entry.note and entry.error is None]
         more = sum(self.folds - len(entry.fits) for entry in open_entries if entry.fits)
@@ -203,13 +203,13 @@ class Search:
         return min(ROUND, int(self.left() / each)) if each > 0 else 0
 
     def _drop_all_but_best(self, drawn: Sequence[Entry]) -> None:
-        """Drop all but the best third of the draws of a round."""
+        """Drop all draws of a round except the best third."""
         known = self._best_first(entry for entry in drawn if self._began(entry))
         for entry in known[max(1, len(drawn) // SHARE) :]:
             entry.note = "not among the best third of its round"
 
     def _pending(self) -> list[Entry]:
-        """Return candidates to train on the other folds: not clearly worse than the best, families in turn.
+        """Return the candidates to train on the other folds: those not clearly worse than the best, families in turn.
 
         In a search with a time limit, only candidates for which there is enough time are returned.
         """
@@ -359,7 +359,7 @@ class Search:
             self.folds -= 1
 
     def scored_lists(self) -> NDArray[np.bool_]:
-        """Return, for each list, whether the complete candidates have scored it, `(lists,)`."""
+        """Return True for each list that the complete candidates have scored, `(lists,)`."""
         return self.numbers < self.folds
 
     def out_of_fold(self, entries: Sequence[Entry]) -> ensemble.OutOfFold:

@@ -149,7 +149,8 @@ def joined(first: Dataset, second: Dataset | None) -> Dataset:
 
     Args:
         first: lists.
-        second: more lists with the same features, or None. Their features are put in the order of the first.
+        second: more lists with the same features, or None. Their features are put in the order of the features of
+            `first`.
     """
     if second is None:
         return first

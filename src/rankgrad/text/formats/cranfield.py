@@ -52,7 +52,9 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
         yield record()
     if without:
         shown = such_as([record.id for record in without])
-        files.notes.append(f"Records have no .W, perhaps because the file is cut: {shown} ({path}:{without[0].line}).")
+        files.notes.append(
+            f"Some records have no .W, perhaps because the file is cut: {shown} ({path}:{without[0].line})."
+        )
 
 
 def queries(path: Path, files: TextFiles) -> Iterator[Record]:
@@ -67,7 +69,7 @@ def queries(path: Path, files: TextFiles) -> Iterator[Record]:
 
 
 def qrels(path: Path, files: TextFiles, similar: str = "exclude") -> tuple[Qrels, dict[str, frozenset[str]]]:
-    """Return the labels and the excluded documents. The label is 5 - code: 4 is a complete answer, 1 minimum interest.
+    """Return the labels and the excluded documents. The label is 5 - code, from 4 (complete answer) to 1.
 
     Args:
         path: file with lines of `query document code`.

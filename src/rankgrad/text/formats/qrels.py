@@ -61,11 +61,11 @@ def check(qrels: Qrels, documents: Texts, queries: Texts, notes: list[str]) -> N
         return
     if strange := [query for query in qrels if query not in queries.numbers]:
         shown = such_as(strange) + _hint(strange[0], queries)
-        notes.append(f"Queries of the qrels are not in the collection: {shown}.")
+        notes.append(f"Some queries of the qrels are not in the collection: {shown}.")
     if unknown := [each for judged in qrels.values() for each in judged if each not in documents.numbers]:
         shown = such_as(unknown) + _hint(unknown[0], documents)
         why = "they count in the ideal DCG, as in trec_eval"
-        notes.append(f"Labels are for documents that are not in the collection: {shown}; {why}.")
+        notes.append(f"Some labels are for documents that are not in the collection: {shown}; {why}.")
     if without := [query for query in queries.ids if not qrels.get(query)]:
         notes.append(f"Queries without labels cannot be measured: {such_as(without)}.")
 

@@ -26,6 +26,7 @@ def gather(records: Iterable[Record], kind: str, notes: list[str]) -> Texts:
         kind: `"documents"` or `"queries"`, for notes.
         notes: receives one sentence for each kind of defect.
     """
+    one = "query" if kind == "queries" else "document"
     numbers: dict[str, int] = {}
     texts: list[str] = []
     titles: list[str] = []
@@ -34,7 +35,7 @@ def gather(records: Iterable[Record], kind: str, notes: list[str]) -> Texts:
     different: list[Record] = []
     for record in records:
         if not record.id:
-            bad_file(record.path or Path(), record.line, f"one of the {kind} has no id", f"an id for all {kind}")
+            bad_file(record.path or Path(), record.line, f"a {one} has no id", f"an id for each {one}")
         title = record.title or ""
         number = numbers.setdefault(record.id, len(texts))
         if number < len(texts):
@@ -52,7 +53,7 @@ def gather(records: Iterable[Record], kind: str, notes: list[str]) -> Texts:
         if repeated:
             at = "" if repeated[0].path is None else f" ({repeated[0].path}:{repeated[0].line})"
             shown = such_as([record.id for record in repeated])
-            notes.append(f"{name} with the id of an earlier one {what} are left out: {shown}{at}.")
+            notes.append(f"{name} that have the id of an earlier {one} {what} are left out: {shown}{at}.")
     if spaced := [id for id in numbers if id.split() != [id]]:
         notes.append(f"{name} have ids with white space, which TREC runs cannot contain: {such_as(spaced)}.")
     return Texts(tuple(numbers), tuple(texts), tuple(titles) if any(titles) else None)

@@ -143,7 +143,7 @@ def _json_lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[
 
 
 def _without_surrogates(value: Any, path: Path, number: int, files: TextFiles) -> Any:
-    """Replace half characters such as `\\ud800`, which cannot be encoded, by the replacement character."""
+    """Replace unpaired surrogates such as `\\ud800`, which cannot be encoded, by the replacement character."""
     if isinstance(value, str) and (count := len(_SURROGATE.findall(value))):
         files.undecoded(path, number, count)
         return _SURROGATE.sub("\ufffd", value)

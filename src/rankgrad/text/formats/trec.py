@@ -139,7 +139,7 @@ def topics(path: Path, files: TextFiles, fields: str = "title") -> Iterator[Reco
 
 
 def topic_fields(fields: str) -> tuple[str, ...]:
-    """Return the names of the fields of a topic that are the text of the query."""
+    """Return the names of the topic fields that form the text of the query."""
     wanted = tuple(fields.split("+")) if isinstance(fields, str) else ()
     if not wanted or not all(name in _FIELDS for name in wanted):
         bad_value("topic", f"be {', '.join(map(repr, _FIELDS))} or several of them, joined by +", repr(fields))
