@@ -15,6 +15,15 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
 )  # fmt: skip
+# Answers of Chromium to an expression if the page changes before its value is known.
+PAGE_CHANGED = (
+    "Inspected target navigated or closed", "Execution context was destroyed.", "Cannot find default execution context",
+    "Cannot find context with specified id",
+)  # fmt: skip
+
+
+class PageChanged(RuntimeError):
+    """The page was replaced by another one while an expression was computed."""
 
 
 def executable():
@@ -72,7 +81,8 @@ class Browser:
             message = self._message(end)
             if message.get("id") == self.count:
                 if "error" in message:
-                    raise RuntimeError(f"{method}: {message['error']['message']}")
+                    text = message["error"]["message"]
+                    raise (PageChanged if text in PAGE_CHANGED else RuntimeError)(f"{method}: {text}")
                 return message["result"]
             self._note(message)
 
@@ -97,9 +107,13 @@ class Browser:
         return found["result"].get("value")
 
     def wait_for(self, condition):
-        """Wait until an expression holds."""
+        """Wait until an expression holds, also over a change of the page."""
         end = time.monotonic() + self.timeout
-        while not self.evaluate(condition):
+        while True:
+            # A question that was asked while the page changed gets no answer.
+            with suppress(PageChanged):
+                if self.evaluate(condition):
+                    return
             if time.monotonic() > end:
                 raise TimeoutError(f"{condition} did not come true; the page said {self.errors}")
             time.sleep(0.05)
