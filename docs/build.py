@@ -27,6 +27,7 @@ from pages import (
     neural_loss,
     own_loop,
     performance,
+    readme,
     scale,
     serving,
     text_study,
@@ -105,6 +106,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "listmle-ties.md": listmle_ties.page(),
         "learned-loss.md": learned_loss.page(),
         "claims.md": claims.page(),
+        "../README.md": readme.page(),
     }
     return {path: f"{NOTE}\n\n{text}" for path, text in texts.items()}
 

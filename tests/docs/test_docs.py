@@ -33,6 +33,7 @@ def test_pages_are_fresh(build):
 @pytest.fixture
 def copy(tmp_path):
     shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "README.md", tmp_path)
     return tmp_path / "docs"
 
 
@@ -72,6 +73,17 @@ def test_links_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if page.parent.name != "templates" and not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_links_of_the_readme_lead_somewhere():
+    text = (ROOT / "README.md").read_text()
+    addresses = dict(re.findall(r"^\[([\w-]+)\]: (\S+)$", text, re.MULTILINE))
+    assert set(re.findall(r"\]\[([\w-]+)\]", text)) == set(addresses)
+    assert not re.findall(r"\]\((?!https:)", text)  # PyPI also shows the README: relative links would be dead there
+    for address in addresses.values():
+        _, here, path = address.partition("/main/")
+        assert here, address
+        assert (ROOT / path).exists(), address
 
 
 @pytest.fixture
