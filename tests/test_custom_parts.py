@@ -133,9 +133,9 @@ def one_argument(scores):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (two_values, r"list, of shape \(\) for scores of shape \((\d+),\); got shape \(\1,\) from own:.*two_values"),
-        (lambda scores, labels, mask: scores, r"per list, of shape \(8,\), or \(\) for their mean, for scores of"),
-        (lambda scores, labels, offsets: scores.sum(), r"value per list, of shape \(8,\) for .*; got shape \(\)"),
+        (two_values, r"list: shape \(\) for scores of shape \((\d+),\); got shape \(\1,\) from own:.*two_values"),
+        (lambda scores, labels, mask: scores, r"per list: shape \(8,\), or \(\) for their mean, for scores of"),
+        (lambda scores, labels, offsets: scores.sum(), r"value per list: shape \(8,\) for .*; got shape \(\)"),
         (no_graph, "differentiable with respect to the scores; got values without a graph from own:.*no_graph"),
         (no_tensor, "loss must return a tensor; got float from own:.*no_tensor"),
         (one_argument, r"loss must be a function of \(scores, labels\), .*; got .*one_argument\(scores\)"),
@@ -213,7 +213,9 @@ def test_rankers_of_the_package_are_taken_as_they_are(tmp_path):
     model = run(model=made)
     model.save(tmp_path)
     assert np.array_equal(score(Model.load(tmp_path)), score(model))  # its configuration says how it is made
-    with pytest.raises(ValueError, match=r"model must be None, because .* describes its network; got"):
+    with pytest.raises(
+        ValueError, match=r"model must be None, because .* contains the description of its network; got"
+    ):
         Model.load(tmp_path, model=made)
     with pytest.raises(ValueError, match=r"model must take the 10 features of the data; got 5"):
         run(model=rg.rankers.build("mlp", features=5))
@@ -264,7 +266,7 @@ class Unknown(Rows):
         (nn.Linear(4, 1), r"model must score documents of 10 features; got the error mat1.* from torch.*Linear"),
         (nn.Flatten(0), r"model must return one score per document.*; got shape \(50,\) from torch.*Flatten"),
         (lambda features: features, "model must return an nn.Module; got int from .*lambda>"),
-        (lambda: nn.Linear(10, 1), r"model must be a spec .*, an nn.Module, or a function from .*; got .*lambda>\(\)"),
+        (lambda: nn.Linear(10, 1), r"model must be a spec .*, an nn.Module, or a function of .*; got .*lambda>\(\)"),
         (4, "model must be a spec such as .*; got int"),
         ("own:a.B", "model must be given as an object again; got 'own:a.B', which is only a description"),
     ],

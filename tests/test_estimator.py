@@ -335,7 +335,7 @@ def test_an_eval_set_chooses_the_epoch_in_whatever_form_it_comes(form):
 
 def test_the_first_of_several_sets_chooses():
     both = {"eval_set": [(XV, YV), (X, Y)], "eval_qid": [QV, QID]}
-    with pytest.warns(UserWarning, match="contains 2 sets: the first selects the epoch"):
+    with pytest.warns(UserWarning, match="contains 2 sets: the first set selects the epoch"):
         ranker = quick().fit(X, Y, qid=QID, **both)
     alone = quick().fit(X, Y, qid=QID, **FORMS["pair"])
     np.testing.assert_array_equal(ranker.predict(X), alone.predict(X))

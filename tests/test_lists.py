@@ -161,7 +161,7 @@ BAD = {
     "mask must be None if offsets are given; got both": lambda: as_lists(FLAT, FLAT, mask=FLAT.bool(), offsets=[0, 3]),
     "offsets must not decrease; got [0, 2, 1, 3]": lambda: as_lists(FLAT, FLAT, offsets=[0, 2, 1, 3]),
     "offsets must run from 0 to the number of documents, 3; got 0 to 4": lambda: as_lists(FLAT, FLAT, offsets=[0, 4]),
-    "offsets must be whole numbers; got torch.float32": lambda: as_lists(FLAT, FLAT, offsets=[0.0, 3.0]),
+    "offsets must be integers; got torch.float32": lambda: as_lists(FLAT, FLAT, offsets=[0.0, 3.0]),
     "offsets must be one-dimensional with lists + 1 entries; got (1, 2)": lambda: as_lists(
         FLAT, FLAT, offsets=[[0, 3]]
     ),

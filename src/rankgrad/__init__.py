@@ -1,9 +1,10 @@
 """rankgrad trains rankers on the metric they are judged by.
 
-Packages are loaded when they are first used, so that `import rankgrad` is nearly as fast as `import torch`:
-`rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`, `rankgrad.training`,
-`rankgrad.trees`, `rankgrad.models`, `rankgrad.text`, `rankgrad.experiments`, `rankgrad.surrogate`. `rankgrad.Ranker`
-is the estimator, `rankgrad.blend` combines fitted rankers, and `rankgrad.AutoRanker` searches for the best ranker.
+The packages are `rankgrad.losses`, `rankgrad.metrics`, `rankgrad.relax`, `rankgrad.data`, `rankgrad.rankers`,
+`rankgrad.training`, `rankgrad.trees`, `rankgrad.models`, `rankgrad.text`, `rankgrad.experiments` and
+`rankgrad.surrogate`. Each package is loaded when it is first used. Therefore, `import rankgrad` is nearly as fast as
+`import torch`. `rankgrad.Ranker` is the estimator, `rankgrad.blend` combines fitted rankers, and `rankgrad.AutoRanker`
+searches for the best ranker.
 """
 
 import importlib
@@ -49,7 +50,7 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """Load and return a public name. Type checkers do not see this function, so that they report unknown names."""
+        """Load and return a public object. Type checkers do not see this function, so they report unknown names."""
         if name in _MEMBERS:
             return getattr(importlib.import_module(_MEMBERS[name]), name)
         if name in __all__:

@@ -1,7 +1,7 @@
 """Read and write files that contain a hash. Writes are atomic: a temporary file is written, and then renamed.
 
-The hash of a file is in the file itself, so that one rename replaces content and hash together. A file without a hash
-is read without a check: it was written before version 0.2, or by hand.
+The hash of a file is in the file itself. Therefore, one rename replaces content and hash together. A file without a
+hash is read without a check. Such a file was written before version 0.2, or by hand.
 """
 
 import hashlib
@@ -39,9 +39,10 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
 
     Args:
         folder: folder to clean.
-        name: name of the file or folder that will be written. Only temporary files for this name are removed, and only
-            if a process of this machine created them and has ended. With None, all temporary files in the folder are
-            removed, except those of running processes of this machine; the caller must have locked the folder.
+        name: name of the file or folder that will be written. A temporary file is removed only if it is for this name,
+            and if the process that created the file ran on this machine and has ended. With None, all temporary files
+            in the folder are removed, except files of running processes of this machine. Before a call with None, the
+            caller must lock the folder.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         found = _LEFTOVER.fullmatch(path.name)
@@ -59,7 +60,10 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file, which replaces `path` if the `with` block raises no error. Disk errors name `path`."""
+    """Open a temporary file, which replaces `path` if the `with` block raises no error.
+
+    The message of a system error, such as a full disk, contains `path` instead of the temporary name.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = aside(path)
     _open.add(temporary)
@@ -84,9 +88,10 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def writing_output(path: Path) -> Iterator[BinaryIO]:
-    """Open an output file that a user named. It replaces `path` only if the `with` block raises no error.
+    """Open an output file of the user. The new content replaces `path` only if the `with` block raises no error.
 
-    A symbolic link is followed, and a new file has the mode of the old file. A device or a pipe is opened directly.
+    If `path` is a symbolic link, the new content replaces the target of the link. The permissions of an existing file
+    do not change. A device or a pipe is opened directly.
     """
     target = Path(os.path.realpath(path))
     if path.exists() and not target.is_file():
@@ -101,7 +106,7 @@ def writing_output(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Set the file name in each system error that the `with` block raises, such as a full disk, to this path."""
+    """Replace the file name in a system error of the `with` block (such as a full disk) by this path."""
     try:
         yield
     except OSError as error:
@@ -111,7 +116,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def open_to_append(path: Path, length: int | None = None) -> BinaryIO:
-    """Open a file to append; a symbolic link is an error. First truncate it to `length` bytes, if this is given."""
+    """Open a file for appending; a symbolic link is an error. If `length` is given, first cut it to `length` bytes."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ValueError(f"{path} must be a plain file; got a link or a device: remove it")
     with naming(path):
@@ -125,7 +130,7 @@ def check_plain(folder: Path) -> None:
     """Check that an output folder contains no symbolic link."""
     for path in folder.iterdir():
         if path.is_symlink():
-            must = "not be a symbolic link, because a run would write to its target"
+            must = "not be a symbolic link, because a run would write to the target of the link"
             raise ValueError(f"{path} must {must}; got a symbolic link: remove it")
 
 
@@ -151,13 +156,13 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{path} must be a JSON object; got a {type(value).__name__}: {_FIX}")
     if (known := value.pop(HASH, None)) is not None and known != _hash_of_json(value):
-        edited = f'if you edited it by hand, delete its "{HASH}"'
+        edited = f'if you edited it by hand, delete the key "{HASH}"'
         raise ValueError(f"{path} must be unchanged since it was written; got different content: {_FIX}; {edited}")
     return value
 
 
 def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any] | None = None) -> None:
-    """Write a safetensors file. Its header contains `facts` as JSON, and a hash of tensors and facts."""
+    """Write a safetensors file. The header contains `facts` as JSON, and a hash of tensors and facts."""
     from safetensors.torch import save
 
     kept: dict[str, Tensor] = {}

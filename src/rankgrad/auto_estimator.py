@@ -1,4 +1,4 @@
-"""Estimator that searches for the best ranker in a given time; `rankgrad.models.auto` contains the search."""
+"""Estimator that searches for the best ranker within a time limit; `rankgrad.models.auto` contains the search."""
 
 import os
 import tempfile
@@ -28,24 +28,24 @@ _NEEDS_LISTS = "be given, because an ensemble standardises scores per list"
 
 
 class AutoRanker(RowRanker):
-    """Find the best ranker for a data set: try several kinds, and combine the good ones.
+    """Find the best ranker for a data set: try several kinds of rankers, and combine the best ones.
 
     Args:
         minutes: duration of the search, including the choice of the ensemble; used if `trials` is None.
-        trials: number of candidates, instead of `minutes`; the result is then the same in each call on one machine.
-        metric: spec of the metric by which candidates and ensemble are chosen.
+        trials: number of candidates, instead of `minutes`. Repeated calls on one machine then have the same result.
+        metric: spec of the metric that chooses the candidates and the ensemble.
         folds: number of folds; each candidate has one model per fold.
         single: True to return one model that is trained on all lists, instead of an ensemble.
         max_latency: largest latency of the ensemble, in milliseconds per 100 documents on one core; None for no limit.
-        distil: `"mlp"` or `"lightgbm"`, to train one student on the scores of the ensemble; None for no student.
+        distil: `"mlp"` or `"lightgbm"`, to return a student that is trained on scores of the ensemble; None for none.
         memory: number of gigabytes that all trainings may use together; None for no limit.
-        jobs: number of processes; 1 to train in this process. With more processes, a script must be importable: it must
-            call `fit` inside `if __name__ == "__main__":`.
-        seed: random seed of folds, draws and trainings.
+        jobs: number of processes; 1 to train in this process. With more processes, a script must call `fit` inside
+            `if __name__ == "__main__":`, because the other processes import the script.
+        seed: random seed of the folds, of random candidates and of the trainings.
         missing: treatment of NaN in X by networks: `"error"`, `"zero"`, `"mean"` or `"indicator"`, as in
-            `rankgrad.Ranker`. With `"error"`, trees also reject NaN; otherwise they accept it.
+            `rankgrad.Ranker`. With `"error"`, trees also reject NaN. With the other values, trees accept NaN.
         categorical: names or positions of categorical columns, as in `rankgrad.Ranker`.
-        out: folder for the results of the search. A search that was stopped resumes there. None for a temporary folder.
+        out: folder for the search; `fit` resumes a stopped search in this folder. None for a temporary folder.
         verbose: True to print each finished training.
 
     `fit` sets `model_`, `leaderboard_` (one row per candidate, best first), `result_` (complete result of the search)
@@ -110,9 +110,9 @@ class AutoRanker(RowRanker):
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
             qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
-            sample_weight: weights of the rows, `(rows,)`; candidates whose loss takes no weights are left out.
-            eval_set, eval_qid, eval_group: more labelled lists. They join the training lists: each list is used to
-                train some models and to measure the others.
+            sample_weight: weights of the rows, `(rows,)`; candidates whose loss takes no weights are not tried.
+            eval_set, eval_qid, eval_group: more labelled lists, which are added to the training lists. The search uses
+                cross-validation: some models are trained on a list, and the other models are evaluated on this list.
         """
         begun = time.time()
         settings, final = self._settings(), FinalSettings(self.single, self._latency(), self.distil)
@@ -140,7 +140,9 @@ class AutoRanker(RowRanker):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "AutoRanker":
-        """Load a fitted ranker from a folder that `save` or `rankgrad auto` wrote. No file in it is run or unpickled.
+        """Load a fitted ranker from a folder that `save` or `rankgrad auto` wrote.
+
+        No file in the folder is run or unpickled.
 
         Args:
             folder: folder of the model.

@@ -27,8 +27,8 @@ def backend(name: str = "auto", *, native: bool | None = None) -> Iterator[None]
             an option. `"plain"` uses PyTorch operations, which are the reference. Losses without any kernel are always
             plain.
         native: True to launch the kernels of eager calls on an NVIDIA GPU from a small C++ module instead of Python.
-            The results are the same. C++ is not the default, because the first such call on a machine starts the C++
-            compiler in the background. None keeps the current choice.
+            The results are the same. C++ is not the default, because the first launch from C++ on a machine starts the
+            C++ compiler in the background. None keeps the current choice.
 
     Example:
         >>> with backend("plain"):
@@ -61,7 +61,7 @@ def native() -> bool:
 
 @lru_cache(maxsize=1)
 def _native_by_default() -> bool:
-    """Return the value of `RANKGRAD_NATIVE`. It is read only once, because every eager call needs this value."""
+    """Return the value of `RANKGRAD_NATIVE`. The variable is read only once, because each eager call needs it."""
     wanted = os.environ.get("RANKGRAD_NATIVE") or "0"
     one_of("RANKGRAD_NATIVE", wanted, ("0", "1"))
     return wanted == "1"

@@ -24,11 +24,12 @@ from rankgrad.trees.model import KIND as TREES
 
 
 def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> "Blend":
-    """Return an estimator that blends fitted rankers. Its `fit` needs lists on which no ranker was trained.
+    """Return an estimator that blends fitted rankers. Fit it on lists on which no ranker was trained.
 
     Args:
         rankers: fitted rankers (`rankgrad.Ranker`, `TreeRanker` or blends), or other fitted estimators whose `predict`
-            returns one number per row, such as `sklearn.linear_model.LinearRegression`; all with the same features.
+            returns one number per row, such as `sklearn.linear_model.LinearRegression`. All must have the same
+            features.
         loss: spec of the loss that the weights minimise.
         even: strength of the preference for equal weights; useful if there are few lists.
 
@@ -45,7 +46,7 @@ def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -
 
 
 class Blend(RowRanker):
-    """Estimator that `blend` returns. `fit` sets `model_` and `weights_`, one weight per ranker (at least 0, sum 1)."""
+    """Estimator that `blend` returns. `fit` sets `model_` and `weights_` (one weight per ranker, at least 0, sum 1)."""
 
     def __init__(self, rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> None:
         self.rankers = rankers
@@ -120,7 +121,7 @@ class Blend(RowRanker):
         ]
 
     def _others(self) -> list[str]:
-        """Return the classes of estimators that are not rankers of rankgrad, including those in nested blends."""
+        """Return the class names of estimators that are not rankers of rankgrad; include those in nested blends."""
         found = []
         for ranker in self.rankers:
             found += ranker._others() if isinstance(ranker, Blend) else []
@@ -142,7 +143,7 @@ class EstimatorModel(TrainedModel):
 
     Args:
         estimator: fitted estimator; `predict` returns one number per row.
-        features: number of features, if the estimator does not know it.
+        features: number of features; used only if the estimator has no `n_features_in_`.
         names: names of the features that `score` receives; None if unknown.
     """
 

@@ -1,7 +1,7 @@
 """Describe custom objects: a loss, network or metric that a caller gives instead of a spec.
 
-Checkpoints and saved models contain the description `own:module.name` of the object. The description is shown and
-compared, but the object is never imported.
+Checkpoints and saved models contain the description `own:module.name` of the object. The description is only shown, or
+compared with another description. The object is never imported.
 """
 
 import copy
@@ -18,7 +18,7 @@ _LONGEST = 300  # maximum number of characters of a description
 
 
 def describe(part: Any) -> str:
-    """Return the description of a custom object: module and name of its function or class, and known options.
+    """Return the description of a custom object: module and name of the function or class, and options.
 
     Args:
         part: function, `functools.partial`, class or other object.
@@ -53,7 +53,7 @@ def own_copy(what: str, part: Any) -> Any:
 
     Args:
         what: name of the setting.
-        part: given object.
+        part: object to copy.
     """
     try:
         return copy.deepcopy(part)
@@ -100,7 +100,7 @@ def check_callable(what: str, part: Any, kinds: str) -> None:
 
     Args:
         what: name of the setting.
-        part: given value.
+        part: value to check.
         kinds: description of the accepted values, for the error.
     """
     if not callable(part):

@@ -1,4 +1,4 @@
-"""One form for every error about an argument: `<name> must <be what>; got <what>`."""
+"""Raise errors about arguments in one form: `<name> must <condition>; got <value>`."""
 
 import difflib
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ def bad_type(name: str, must: str, got: object) -> NoReturn:
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
-    """Check that `value` is one of `choices`; if there are many choices, the error names similar choices."""
+    """Check that `value` is one of `choices`; if there are many choices, the error suggests similar ones."""
     choices = list(choices)
     if value in choices:
         return

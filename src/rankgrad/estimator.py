@@ -31,13 +31,15 @@ class Ranker(RowRanker):
     """Fit a neural ranker on rows with query ids, and predict one score per row.
 
     Args:
-        model, loss, metric: specs, `name[@k][:key=value,...]` (`rankgrad list` prints the names); or custom objects: a
-            network, a loss function or module, a function of the scores and labels of a list. `fit` copies the objects.
+        model, loss, metric: specs, `name[@k][:key=value,...]` (`rankgrad list` prints the names), or custom objects:
+            for `model` a network, for `loss` a function or module, for `metric` a function of the scores and labels of
+            a list. `fit` copies the objects.
         preprocess: preprocessing steps, which are fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
-        missing: treatment of NaN in X: `"error"`, `"zero"`, `"mean"` (of the column in the training lists) or
+        missing: treatment of NaN in X: `"error"`, `"zero"`, `"mean"` (mean of the column in the training lists) or
             `"indicator"` (the mean, and one more column that marks missing values).
-        categorical: names or positions of categorical columns, also of text; columns of a categorical type need not be
-            given. Each category has a trained vector. A category that `fit` did not see is treated as missing.
+        categorical: names or positions of categorical columns, which may contain text. Columns of a categorical data
+            type need not be listed. Each category has a trained vector. A category that does not occur in the training
+            data is treated as a missing value.
         epochs: maximum number of passes over the training lists.
         batch_size: number of lists per batch.
         batch_documents: number of documents per batch, instead of `batch_size`; None to use `batch_size`.
@@ -58,7 +60,7 @@ class Ranker(RowRanker):
         save_steps: number of steps between checkpoints, in addition to the checkpoint after each epoch; needs `out`.
         trackers: names of trackers (tensorboard, mlflow, wandb), in addition to `log.jsonl`; needs `out`.
         holdout: share of the training lists that `fit` holds out to select the best epoch, if there is no `eval_set`.
-            With 0, no list is held out, and the last epoch is kept.
+            With 0, no list is held out, and the model has the weights of the last epoch.
         out: new folder, in which `fit` writes checkpoints, log and model; None to write nothing.
         verbose: True to show a progress bar.
 
@@ -151,11 +153,11 @@ class Ranker(RowRanker):
     ) -> "Ranker":
         """Train a neural ranker on labelled lists.
 
-        After Ctrl-C, the estimator is not fitted. If `out` is given, it contains the model of the best epoch.
+        After Ctrl-C, the estimator is not fitted. If `out` is given, this folder contains the model of the best epoch.
 
         Args:
-            X: features, `(rows, f)`, from NumPy, pandas or polars, or a sparse matrix of SciPy. A sparse matrix becomes
-                dense only in batches.
+            X: features, `(rows, f)`, from NumPy, pandas or polars, or a sparse matrix of SciPy. Only the current batch
+                of a sparse matrix is converted to a dense array.
             y: labels, `(rows,)`, at least 0.
             qid: query id of each row; the rows may be in any order. Exactly one of `qid` and `group` must be given.
             group: number of rows of each list; the rows of a list must be adjacent.
@@ -165,8 +167,8 @@ class Ranker(RowRanker):
             eval_qid, eval_group: `qid` or `group` of the validation rows; one entry per pair if `eval_set` is a list.
             callbacks: functions that are called with the row of `history_` after each epoch; if a function returns a
                 true value, the training ends.
-            init_model: fitted ranker. Training starts from the weights of this ranker, and uses its preprocessing
-                without a new fit.
+            init_model: fitted ranker. Training starts from the weights of this ranker. The preprocessing of this ranker
+                is used without changes.
         """
         settings = self._settings()
         if isinstance(init_model, Ranker):
@@ -207,8 +209,8 @@ class Ranker(RowRanker):
     ) -> "Ranker":
         """Load a fitted ranker from a folder that `save` or `rankgrad train` wrote.
 
-        Nothing in the folder is run, imported or unpickled. Therefore, custom objects must be given again: a network
-        always, a loss or metric only before the next `fit`.
+        Nothing in the folder is run, imported or unpickled. Therefore, the caller must pass custom objects again: a
+        custom network always, a custom loss or metric only if `fit` will be called again.
 
         Args:
             folder: folder of the model.
@@ -217,7 +219,11 @@ class Ranker(RowRanker):
             loss, metric: custom loss and custom metric for the next `fit`.
         """
         if (kind := read_config(Path(folder)).get("kind")) is not None:
-            bad_value(str(folder), "contain a neural model", f"a model of kind {kind!r}: use the `load` of its class")
+            bad_value(
+                str(folder),
+                "contain a neural model",
+                f"a model of kind {kind!r}: use `load` of the class for this kind",
+            )
         trained = Model.load(folder, device, model)
         try:
             settings = Settings.of(trained.settings)
@@ -261,7 +267,7 @@ class Ranker(RowRanker):
         return self.model_.score(X, np.append(np.arange(0, X.shape[0], rows_per_block(X, _ROWS)), X.shape[0]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle. Its tensors are on the CPU, so that a machine without a GPU can load it."""
+        """Return the state for pickle. The tensors are on the CPU: a machine without a GPU can load them."""
         state = super().__getstate__()
         if (model := state.get("model_")) is None or model.device.type == "cpu":
             return state

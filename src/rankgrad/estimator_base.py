@@ -61,8 +61,8 @@ class RowRanker(BaseEstimator):
 
         Args:
             X: features, `(rows, f)`, as in `fit`; also a sparse matrix of SciPy.
-            qid, group: lists, as in `fit`; needed only if the ranker or its preprocessing uses whole lists, such as
-                `context_aware` and `standardise_per_query`.
+            qid, group: the lists, as in `fit`. They are needed only if a score depends on the other documents of the
+                list, as with the ranker `context_aware`, the preprocessing `standardise_per_query` and a blend.
         """
         check_is_fitted(self)
         X = self._checked(X)
@@ -84,7 +84,7 @@ class RowRanker(BaseEstimator):
         target: str = "binary",
         threshold: float = 0.0,
     ) -> "RowRanker":
-        """Fit functions from scores to probabilities on held-out lists, and return the estimator.
+        """Fit functions that convert scores to probabilities on held-out lists, and return the estimator.
 
         `predict` and the order of the documents do not change; `predict_proba` and `predict_calibrated` become
         available.
@@ -95,7 +95,7 @@ class RowRanker(BaseEstimator):
             method: `"platt"` (logistic) or `"isotonic"`.
             target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
                 grade, and the expected grade.
-            threshold: threshold of `"binary"`.
+            threshold: threshold of the labels, for the target `"binary"`.
         """
         check_is_fitted(self)
         data = self._lists(X, y, qid, group, reset=False)[0]
@@ -114,9 +114,10 @@ class RowRanker(BaseEstimator):
 
     @available_if(_is_calibrated)
     def predict_proba(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float64]:
-        """Return the probability of each grade, `(rows, grades)`. For target `"binary"`, the columns are False, True.
+        """Return the probability of each grade, `(rows, grades)`.
 
-        `model_.calibration.grades` has the grades of the columns.
+        For the target `"binary"`, there are two columns: the probabilities that a document is not relevant, and that it
+        is relevant. For the target `"grade"`, `model_.calibration.grades` contains the grade of each column.
 
         Args:
             X: features, `(rows, f)`.
@@ -234,7 +235,8 @@ class RowRanker(BaseEstimator):
             qid, group: the lists, as in `fit`.
             query: query id of the list.
             documents: positions of two documents in the list, from 1; None for the documents with ranks 1 and 2.
-            metric: spec or object of the metric, which is computed without each feature.
+            metric: spec or object of the metric. The explanation has the loss of this metric if one feature is
+                replaced by its mean in the list.
         """
         check_is_fitted(self)
         data = self._lists(X, y, qid, group, reset=False)[0]
@@ -242,7 +244,7 @@ class RowRanker(BaseEstimator):
         return found
 
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
-        """Return the rows grouped into lists, and the number of the original row of each document."""
+        """Group the rows into lists. Return the lists, and the original row number of each document."""
         if reset:
             self.categories_ = self._find_categories(X)
         X = encode_categories(X if reset else self._matched(X), self.categories_)
@@ -271,7 +273,7 @@ class RowRanker(BaseEstimator):
 
     @property
     def _allows_nan(self) -> bool:
-        """True if X may be NaN after the encoding of categories: an unknown category is NaN."""
+        """True if X may contain NaN after the categories are encoded; an unknown category is encoded as NaN."""
         return self._takes_nan or bool(self.categories_)
 
     def _check_numbers(self, X: Any) -> None:
@@ -286,7 +288,7 @@ class RowRanker(BaseEstimator):
             bad_value("X", f"not contain NaN{advice}", f"NaN in {at}")
 
     def _matched(self, X: Any) -> Any:
-        """Return the columns of `fit`, in their order, if X is a table with names. A missing column is an error."""
+        """Return X with the columns of `fit`, in the order of `fit`, if X has names. A missing column is an error."""
         names = getattr(self, "feature_names_in_", None)
         columns = getattr(X, "column_names", getattr(X, "columns", None))
         if names is None or columns is None or [*columns] == [*names]:
@@ -303,7 +305,7 @@ class RowRanker(BaseEstimator):
         return {"dtype": np.float32, "ensure_all_finite": "allow-nan", "accept_sparse": "csr"}
 
     def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return scores of rows whose lists are unknown; a ranker that uses whole lists raises an error."""
+        """Return scores of rows whose lists are unknown. If a score depends on the complete list, raise an error."""
         scores: NDArray[np.float32] = self.model_.score(X)
         return scores
 
@@ -313,7 +315,8 @@ class RowRanker(BaseEstimator):
             return None
         if len(sets) > 1:
             warnings.warn(
-                f"eval_set contains {len(sets)} sets: the first selects the epoch, the others are ignored", stacklevel=3
+                f"eval_set contains {len(sets)} sets: the first set selects the epoch, the other sets are ignored",
+                stacklevel=3,
             )
         if (qid is None) == (group is None):
             bad_value("exactly one of eval_qid and eval_group", "be given", "neither" if qid is None else "both")
@@ -344,10 +347,10 @@ def check_lists_given(qid: Any, group: Any) -> None:
 
 
 def _check_search(ranker: BaseEstimator, caller: FrameType) -> None:
-    """Raise an error if a search that calls `fit` will call `score` without query ids.
+    """Raise an error if a search of scikit-learn calls `fit`, and will call `score` without query ids.
 
     The search would catch each error of `score`, and report NaN. The search also catches errors of `fit`, but it raises
-    an error if all fits fail.
+    an error if all calls of `fit` fail.
     """
     if _is_scikit_learn(caller) and not get_config()["enable_metadata_routing"]:
         scorer = caller.f_locals.get("scorer")

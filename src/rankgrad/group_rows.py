@@ -1,4 +1,4 @@
-"""Group rows by query id: the layout of tables, in which the rows of a query may be anywhere."""
+"""Group rows by query id. In tables, the rows of a query need not be adjacent."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
     `values[order]` groups values; `restored[order] = scores` restores the original order of grouped scores.
 
     Args:
-        qid: query id of each row, `(rows,)`, whole numbers or text, in any order.
+        qid: query id of each row, `(rows,)`, integers or text, in any order.
 
     Returns:
         order `(rows,)`, offsets `(lists + 1,)`, and the query ids `(lists,)`.
@@ -43,7 +43,7 @@ def _ids(name: str, values: ArrayLike) -> NDArray[Any]:
         bad_value(name, "have one dimension, (rows,)", ids.shape)
     if ids.dtype.kind == "f":
         if not (np.isfinite(ids).all() and (ids == np.floor(ids)).all()):
-            bad_value(name, "be whole numbers or text", "fractions, NaN or infinities")
+            bad_value(name, "be integers or text", "fractions, NaN or infinities")
         return ids.astype(np.int64)
     if ids.dtype.kind == "O":
         if any(value is None or value != value for value in ids):

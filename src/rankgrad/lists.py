@@ -30,8 +30,8 @@ class Lists:
     """Checked lists. Losses and metrics use the padded layout, which is computed when it is first needed.
 
     `scores`, `labels`, `mask` and `weights` are `(..., n)`, in the dtype of computation. Padding is 0 (in the
-    mask: False), independent of the caller's values, and has no gradient. `given` contains the caller's arguments, for
-    kernels that need no padding.
+    mask: False), independent of the caller's values, and has no gradient. The attribute `given` contains the arguments
+    of the caller, for kernels that need no padding.
 
     Args:
         scores: scores `(..., n)`, or `(documents,)` with `offsets`; in the dtype of computation.
@@ -78,7 +78,8 @@ class Lists:
         Args:
             values: one value per list, `(...)`.
             reduction: name of the reduction, `"mean"`, `"sum"` or `"none"`.
-            signal: boolean `(...)`, True for the lists that the mean counts; None for all lists with a document.
+            signal: boolean `(...)`, True for the lists over which the mean is computed; None for all lists with a
+                document.
         """
         return reduce(values, self.mask.any(-1) if signal is None else signal, reduction)
 
@@ -133,7 +134,7 @@ def as_lists(
         scores: scores `(..., n)`, or `(documents,)` with `offsets`, or a jagged nested tensor.
         labels: labels in the shape of `scores`, in any integer or floating-point dtype.
         mask: boolean mask in the shape of `scores`.
-        offsets: whole numbers `(lists + 1,)` that start at 0, never decrease, and end at the number of documents.
+        offsets: integers `(lists + 1,)` that start at 0, never decrease, and end at the number of documents.
         weights: document weights in the shape of `scores`.
         lowest_label: smallest allowed label; None for no limit.
     """
@@ -161,7 +162,8 @@ def reduce(values: Tensor, signal: Tensor, reduction: str) -> Tensor:
 
     Args:
         values: one value per list, `(...)`.
-        signal: boolean `(...)`, True for a list with signal; the values of lists without signal must be 0.
+        signal: boolean `(...)`, True for a list with signal, that is, a list from which a loss can learn; the values of
+            the other lists must be 0.
         reduction: name of the reduction: `"mean"` over the lists with signal, `"sum"`, or `"none"` for no reduction.
     """
     one_of("reduction", reduction, REDUCTIONS)
@@ -179,7 +181,7 @@ def to_padded(values: Tensor, offsets: Tensor, n: int | None = None, fill: float
 
     Args:
         values: flat values, `(documents, ...)`.
-        offsets: whole numbers `(lists + 1,)`, from 0 to the number of documents.
+        offsets: integers `(lists + 1,)`, from 0 to the number of documents.
         n: width of the result; None for the length of the longest list.
         fill: value of the padding.
 
@@ -255,7 +257,7 @@ def _unnest(name: str, value: Any, offsets: Any) -> tuple[Any, Any]:
 
 
 def _real(name: str, value: Any) -> Tensor:
-    """Return an argument as a tensor of real numbers; it may be any value that PyTorch can convert."""
+    """Return an argument as a tensor of real numbers. PyTorch must be able to convert the argument."""
     if not isinstance(value, Tensor):
         if isinstance(value, np.ndarray) and not _shareable(value):
             # Copy the array, because PyTorch cannot use its memory.
@@ -302,7 +304,7 @@ def _mask(mask: Any, scores: Tensor) -> Tensor:
 def _offsets(offsets: Any, scores: Tensor) -> Tensor:
     offsets = _same_device("offsets", _real("offsets", offsets), scores)
     if offsets.dtype.is_floating_point:
-        bad_type("offsets", "be whole numbers", offsets.dtype)
+        bad_type("offsets", "be integers", offsets.dtype)
     offsets = offsets.long()  # before any subtraction, because differences of unsigned integers are never negative
     if scores.dim() != 1:
         bad_value("scores", "be flat, (documents,), if offsets are given", tuple(scores.shape))

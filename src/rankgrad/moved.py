@@ -164,8 +164,8 @@ def renamed(
 
     Args:
         package: name of the package.
-        names: old names and new names.
-        members: public names that are loaded on first use, and the modules of the package that define them.
+        names: new name of each old name.
+        members: public names that are loaded on first use, with the module of the package that defines each name.
     """
 
     def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from rankgrad.errors import bad_value
 from rankgrad.spec import LARGEST_CUTOFF, show
 
-# Largest whole number of an option in a spec. A larger number is probably a typo, and could need hours or all memory.
+# Largest integer of an option in a spec. A larger number is probably a typo, and could need hours or all memory.
 LARGEST = 1_000_000
 _LARGEST_OF = {
     "k": LARGEST_CUTOFF,
@@ -30,7 +30,7 @@ def fit_options(what: str, options: Mapping[str, Any], taker: Callable[..., Any]
     """Check that each option has the type that the parameter of `taker` requires, and return the options.
 
     The type is the annotation of the parameter. `what` is the name of `taker` in errors. A number is converted to text
-    if the annotation accepts text and no number. If the annotation is `Any`, the value must have the type of the
+    if the annotation accepts text but no number. If the annotation is `Any`, the value must have the type of the
     default.
 
     Example:
@@ -106,11 +106,11 @@ def _length(kind: Any) -> int | None:
 
 
 def _words(kinds: list[Any]) -> str:
-    """Return the accepted types as text for an error, such as `a whole number or none`."""
-    known = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
+    """Return the accepted types as text for an error, such as `an integer or none`."""
+    known = {bool: "true or false", int: "an integer", float: "a finite number", str: "text"}
     words = [known[kind] for kind in kinds if kind in known]
     for kind in kinds:
         if typing.get_origin(kind) in (tuple, Sequence):
-            number = "whole numbers" if int in _items(kind) else "numbers"
+            number = "integers" if int in _items(kind) else "numbers"
             words.append(f"{_length(kind) or ''} {number} joined by -".strip())
     return " or ".join(words + ["none"] * (types.NoneType in kinds))

@@ -21,7 +21,7 @@ from rankgrad.errors import bad_value, mistyped
 LONGEST = 1000  # maximum number of characters of a spec
 DEEPEST = 8  # maximum depth of nested brackets
 MOST_TERMS = 20  # maximum number of terms of a sum
-LARGEST_CUTOFF = 2**31 - 1  # largest whole number that every kernel supports
+LARGEST_CUTOFF = 2**31 - 1  # largest integer that every kernel supports
 _FORM = "have the form name[@k][:key=value,...] or name(key=value, ...)[@k]"
 _WORDS = {"true": True, "false": False, "none": None}
 _DECIMALS = r"(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -95,7 +95,7 @@ def sequence(what: str, text: str) -> list[Spec]:
         if rest[:1] != "=":
             found.append(spell(what, part))
         elif not name.strip() or not rest[1:].strip():
-            bad_value(what, "give options as key=value, separated by commas", f"{show(part)} in {show(text)}")
+            bad_value(what, "have options of the form key=value, separated by commas", f"{show(part)} in {show(text)}")
         else:
             found.append(Spec(name.strip().lower(), None, {"": read_value(rest[1:].strip())}))
     return found
@@ -228,8 +228,8 @@ def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> No
 
     Args:
         what: name of the loss, ranker, ..., for the error.
-        options: given names.
-        known: known names.
+        options: names of the options in the spec.
+        known: names of the options that exist.
     """
     known = list(known)
     for option in options:
@@ -281,7 +281,7 @@ def _cutoff(what: str, cutoff: str, text: str) -> int | None:
         return None
     # Not `isdigit`, which is also true for digits of other scripts and for superscripts.
     if not (re.fullmatch("[0-9]+", digits := cutoff[1:].strip()) and 1 <= int(digits) <= LARGEST_CUTOFF):
-        bad_value(what, f"have a whole number from 1 to {LARGEST_CUTOFF} after @", show(text))
+        bad_value(what, f"have an integer from 1 to {LARGEST_CUTOFF} after @", show(text))
     return int(digits)
 
 
@@ -292,9 +292,9 @@ def _options(what: str, pairs: str, text: str) -> dict[str, Any]:
         key, equals, value = (piece.strip() for piece in pair.partition("="))
         key = key.lower()
         if not (_KEY.fullmatch(key) and equals and value):
-            bad_value(what, "give options as key=value, separated by commas", f"{show(pair)} in {show(text)}")
+            bad_value(what, "have options of the form key=value, separated by commas", f"{show(pair)} in {show(text)}")
         if key in options:
-            bad_value(what, f"give {key} once", show(text))
+            bad_value(what, f"contain the option {key} only once", show(text))
         options[key] = _unquoted(value) if key == "path" else read_value(value)
     return options
 

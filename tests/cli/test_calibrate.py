@@ -54,7 +54,7 @@ def test_calibrate_fits_validation_lists_and_measures_on_test_lists(folder, tmp_
     told = run("calibrate", folder, "--out", tmp_path / "a.svg")
     data = load(DATA)
     assert f"platt, fitted on {len(data.validation)} lists" in told
-    assert f"Measured on the {len(data.test)} test lists." in told
+    assert f"The ECE was measured on the {len(data.test)} test lists." in told
     assert "share of documents with label" in (tmp_path / "a.svg").read_text()
     model = models.load(folder)
     known, model.calibration = model.calibration, None

@@ -50,7 +50,7 @@ def test_forms_and_json(tmp_path):
     assert made["form"].startswith("student of the ")
     assert (out / "model.txt").is_file()
     assert not list(out.glob("part-*"))
-    assert "the student keeps" in run(*QUICK, "--distil", "lightgbm", "--out", out)
+    assert "the student has" in run(*QUICK, "--distil", "lightgbm", "--out", out)
     made = json.loads(run(*QUICK, "--max-latency", "10s", "--out", out, "--json", "--quiet"))
     assert not (out / "model.txt").exists() or made["members"][0]["model"] == "lightgbm"
     assert made["latency"] < 10

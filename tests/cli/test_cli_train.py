@@ -340,6 +340,6 @@ def test_complaints_are_lines_on_standard_error(tmp_path):
 
 def test_export_says_what_was_checked(run, tmp_path):
     told = rankgrad("export", run, tmp_path / "model.pt2")
-    assert "checked: scores of torch.export agree with the model's within 1e-05" in told
+    assert "checked: scores of torch.export agree with the model's scores within 1e-05" in told
     assert (tmp_path / "model.pt2").is_file()
     assert "path must end in" in complaints("export", run, tmp_path / "model.bin")[0]

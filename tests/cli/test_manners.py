@@ -246,7 +246,7 @@ def test_messages_name_options_as_they_are_typed(tmp_path, monkeypatch, main_her
     told = complaint("convert", "scattered.txt", "cache")
     assert "or --regroup" in told
     told = complaint("convert", "nan.txt", "cache")
-    assert "(or set --missing to a number that replaces it)" in told
+    assert "(or set --missing to a number that replaces such values)" in told
     told = complaint("convert", "long.txt", "cache")
     assert "or --no-docids" in told
     told = complaint("train", "--data", "MQ2008", "--fold", 1, "--batch-size", 0, "--lr", "x", "--out", "a")

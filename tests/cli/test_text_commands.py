@@ -149,15 +149,15 @@ def test_measured_queries_that_a_run_or_its_teachers_saw_are_told(made, tmp_path
         return re.sub(r"\s+", "", text(*words))
 
     def sentence(count, folder, fold="fold1of5"):
-        return f"{count}measuredquerieswereseeninthetrainingof{folder}({fold})"
+        return f"{count}measuredquerieswereusedinthetrainingof{folder}({fold})"
 
-    assert "wereseen" not in told("evaluate", made.index, made.model, "--fold", 1)
+    assert "wereusedinthetraining" not in told("evaluate", made.index, made.model, "--fold", 1)
     assert sentence("10of12", made.model) in told("evaluate", made.index, made.model)
     assert sentence("3of3", made.model) in told("evaluate", made.index, made.model, "--fold", 1, "--folds", 4)
     (tmp_path / "other.tsv").write_text("q0\theat slab\n")
     (tmp_path / "other.txt").write_text("q0 0 d0 1\n")
     other = ("--queries", tmp_path / "other.tsv", "--qrels", tmp_path / "other.txt")
-    assert "wereseen" not in told("evaluate", made.index, made.model, *other)
+    assert "wereusedinthetraining" not in told("evaluate", made.index, made.model, *other)
     words = ("--epochs", 1, *QUICK, "--out")
     student = ("distil", made.index, "--encoder", f"static:{made.encoder}", "--teacher", made.model)
     assert sentence("3of3", made.model) in told(*student, "--fold", 2, *words, tmp_path / "a")
@@ -167,8 +167,8 @@ def test_measured_queries_that_a_run_or_its_teachers_saw_are_told(made, tmp_path
     begun = ("train", made.index, "--encoder", made.model, "--fold", 3)
     assert sentence("3of3", made.model) in told(*begun, *words, tmp_path / "c")
     pseudo = ("--pseudo", "--encoder", made.encoder)
-    assert "wereseen" not in told("train", made.index, *pseudo, *words, tmp_path / "d")
-    assert "wereseen" not in told("evaluate", made.index, tmp_path / "d")
+    assert "wereusedinthetraining" not in told("train", made.index, *pseudo, *words, tmp_path / "d")
+    assert "wereusedinthetraining" not in told("evaluate", made.index, tmp_path / "d")
 
 
 def test_rerank_gives_the_scores_of_the_ranker_and_fusion_adds_z_scores(made, tmp_path):
@@ -335,7 +335,7 @@ def test_distillation_from_a_model_a_run_and_an_order(made, tmp_path, monkeypatc
     told = text(
         "distil", made.index, "--teacher", order, "--loss", "ranknet", *student, "--holdout", 0, "--out", tmp_path / "c"
     )
-    assert "no validation lists: the last epoch is kept" in told
+    assert "no validation lists: the model has the weights of the last epoch" in told
     assert rg.models.load(tmp_path / "c").feature_names == ("query", "document", "first", "order")
     order.write_text('{"query": "q0"}\n')
     told = complaint("distil", made.index, "--teacher", order, *student, "--out", tmp_path / "d")
@@ -382,7 +382,7 @@ def test_an_index_is_replaced_only_if_it_is_one(made, tmp_path):
     about = json.loads((tmp_path / "index" / "index.json").read_text())
     about = {name: value for name, value in about.items() if name != "sha256"} | {"complete": False}
     (tmp_path / "index" / "index.json").write_text(json.dumps(about))
-    assert "must be a complete index; got an interrupted one" in complaint("search", tmp_path / "index", "--query", "x")
+    assert "must be a complete index; got an incomplete" in complaint("search", tmp_path / "index", "--query", "x")
     text(*words)
     (tmp_path / "index" / "collection" / "documents.jsonl").write_text('{"id": "d1", "text": "new"}\n')
     assert "must have the documents that were indexed" in complaint("search", tmp_path / "index", "--query", "x")
@@ -443,7 +443,7 @@ def test_commands_for_features_refuse_a_text_run_in_one_sentence(made, tmp_path)
         ("predict", made.model, tmp_path / "lists.txt"),
         ("train", "--resume", "--out", made.model),
     ):
-        with pytest.raises(ValueError, match="must be a ranker of features; got a text ranker: see rankgrad text"):
+        with pytest.raises(ValueError, match="must be a ranker that uses features; got a text ranker: see "):
             run_here(*words)
 
 
@@ -476,7 +476,7 @@ def test_all_that_is_wrong_is_said_at_once(made, tmp_path, monkeypatch):
     assert "must be the folder of a text run" in complaint("train", "--resume", "--out", tmp_path / "a")
     assert "runs must be TREC runs" in complaint("evaluate", made.index, tmp_path / "none.txt")
     assert "encoder must be given with --fuse" in complaint("search", made.index, "--query", "x", "--fuse")
-    assert "must be a folder that rankgrad text index wrote" in complaint("evaluate", made.files, made.bm25)
+    assert "must be an index folder, written by `rankgrad text index`" in complaint("evaluate", made.files, made.bm25)
     assert not (tmp_path / "a").exists()
 
 
@@ -530,7 +530,7 @@ def test_runs_with_unknown_ids_are_told(made, tmp_path):
     run = {query: {**scores, "nobody": 9.0} for query, scores in read_run(made.bm25).items()}
     write_run(tmp_path / "run.txt", run)
     told = text("rerank", made.model, made.index, "--run", tmp_path / "run.txt", "--out", tmp_path / "a.txt")
-    assert "12 ids of queries and documents that are not in the collection; they are left out" in told
+    assert "12 ids of queries and documents that are not in the collection; these ids are left out" in told
     assert all("nobody" not in scores for scores in read_run(tmp_path / "a.txt").values())
     data = candidate_lists(made.collection, read_run(made.bm25))
     assert to_run(data, np.zeros(len(data.labels))).keys() == read_run(tmp_path / "a.txt").keys()
@@ -569,7 +569,7 @@ def test_an_interrupted_save_is_read_from_a_folder_that_cannot_be_changed(tmp_pa
 def test_what_does_not_fit_is_refused(made, tmp_path):
     foreign = tmp_path / "foreign.txt"
     foreign.write_text("other Q0 d1 1 1.0 x\n")
-    assert "it may be a run of another collection" in complaint("evaluate", made.index, foreign)
+    assert "the run may be of another collection" in complaint("evaluate", made.index, foreign)
     again = rg.text.load(made.index)  # the folder of an index contains its collection
     assert again.documents == made.collection.documents
     told = complaint(

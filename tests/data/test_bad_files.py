@@ -15,10 +15,10 @@ from rankgrad.data.letor.errors import LetorError
 SHAPE = "expected `label qid:ID feature:value ...`"
 RISE = "expected ids in increasing order"
 PIECE = "expected `feature:value` without spaces"
-FINITE = "expected a finite number (or set missing= to a number that replaces it)"
+FINITE = "expected a finite number (or set missing= to a number that replaces such values)"
 LABEL = "expected a finite number, 0 or more"
-CUT = "and the file ends without a newline (is it truncated?)"
-KIND = "expected UTF-8 or ASCII text, plain, gzip or xz"
+CUT = "and the file ends without a newline (is the file truncated?)"
+KIND = "expected plain, gzip or xz data with UTF-8 or ASCII text"
 
 # What is wrong in one line, which stands as line 3 of a file, between sound ones of the same query.
 LINES = {
@@ -38,9 +38,9 @@ LINES = {
     "id falling": (b"1 qid:1 2:0.5 1:0.5", f"feature 1 comes after feature 2; {RISE}"),
     "id 0": (b"1 qid:1 0:0.5", "feature id 0 is below 1; expected ids from 1"),
     "id negative": (b"1 qid:1 -3:0.5", "feature id -3 is below 1; expected ids from 1"),
-    "id not a number": (b"1 qid:1 age:0.5", "feature id 'age' is not a whole number; expected ids from 1"),
-    "id a fraction": (b"1 qid:1 1.5:0.5", "feature id '1.5' is not a whole number; expected ids from 1"),
-    "id empty": (b"1 qid:1 :0.5", "feature id '' is not a whole number; expected ids from 1"),
+    "id not a number": (b"1 qid:1 age:0.5", "feature id 'age' is not an integer; expected ids from 1"),
+    "id a fraction": (b"1 qid:1 1.5:0.5", "feature id '1.5' is not an integer; expected ids from 1"),
+    "id empty": (b"1 qid:1 :0.5", "feature id '' is not an integer; expected ids from 1"),
     "id absurd": (
         b"1 qid:1 4000000000:1",
         "feature id 4000000000 is above 1000000; expected smaller ids (or set features= to the number of features)",
@@ -158,7 +158,7 @@ def test_a_cut_last_line_shows_from_two_lines_on(refused, tmp_path):
 def test_too_little_to_be_sure_of_a_cut_is_a_warning(tmp_path, text, told):
     path = tmp_path / "small.txt"
     path.write_bytes(text)
-    with pytest.warns(UserWarning, match="is it truncated") as caught:
+    with pytest.warns(UserWarning, match="is the file truncated") as caught:
         assert len(read_letor(path).labels) == 2
     assert [str(each.message) for each in caught] == [f"{path}:2: {told.format(CUT)}"]
 
@@ -307,7 +307,7 @@ def test_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LetorError) as pipe:
         read_letor(tmp_path / "pipe")
-    expected = "not a regular file; expected a file that can be read twice: first to count, then to parse"
+    expected = "not a regular file; expected a regular file, which can be read twice: to count, and to parse"
     assert str(pipe.value) == f"{tmp_path / 'pipe'}: {expected}"
 
 

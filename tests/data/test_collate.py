@@ -53,7 +53,7 @@ def test_an_index_beyond_the_end(index):
 
 @pytest.mark.parametrize("index", [slice(2), "q1", 1.0, [0, 1]])
 def test_an_index_that_is_no_number(index):
-    with pytest.raises(TypeError, match=r"index must be a whole number \(use `take` for several lists\); got "):
+    with pytest.raises(TypeError, match=r"index must be an integer \(use `take` for several lists\); got "):
         DATA[index]
 
 
@@ -94,7 +94,7 @@ def test_weights_are_part_of_a_batch():
     padded, flat = collate(lists), collate(lists, layout="flat")
     np.testing.assert_array_equal(padded.weights[padded.mask], flat.weights)
     assert (padded.weights[~padded.mask] == 0).all()
-    with pytest.raises(ValueError, match="lists must all have weights, or all have none; got lists of both forms"):
+    with pytest.raises(ValueError, match="lists must all have weights, or all have no weights; got lists with and"):
         collate([lists[0], DATA[1]])
 
 

@@ -181,7 +181,7 @@ def test_regroup_is_stable_and_counts(write):
     assert data.docids.tolist() == ["d0", "d2", "d6", "d1", "d4", "d5", "d3"]
     assert data.offsets.tolist() == [0, 3, 6, 7]
     assert summaries[0].regrouped == 3
-    assert "3 runs of documents moved to the other documents of their query" in str(summaries[0])
+    assert "3 runs of documents moved, to join the documents of each query" in str(summaries[0])
 
 
 @given(qids=st.lists(st.integers(0, 5), min_size=1, max_size=40), width=st.integers(1, 5))
@@ -243,7 +243,7 @@ def test_a_wide_row_needs_features_to_be_stated(write):
     ("options", "error", "message"),
     [
         ({"features": 0}, ValueError, "features must be at least 1; got 0"),
-        ({"features": 2.5}, TypeError, "features must be a whole number or None; got float"),
+        ({"features": 2.5}, TypeError, "features must be an integer or None; got float"),
         (
             {"missing": "zero"},
             ValueError,

@@ -227,7 +227,7 @@ def test_verify_says_nothing_where_nothing_is_published():
         ("MQ2008", {}, "fold must be 1 to 5 for MQ2008; got None"),
         ("Istella", {"fold": 1}, "fold must be None for Istella, which has no folds; got 1"),
         ("synthetic:list=3", {}, "option of synthetic must be a known name; got 'list'; did you mean 'lists'?"),
-        ("synthetic:lists=many", {}, "lists of synthetic must be a whole number; got 'many'"),
+        ("synthetic:lists=many", {}, "lists of synthetic must be an integer; got 'many'"),
     ],
 )
 def test_bad_names_and_folds(name, options, message, tmp_path):

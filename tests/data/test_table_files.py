@@ -119,7 +119,7 @@ def test_types_of_query_ids(tmp_path):
     assert read(pa.array(["a", "a", "b"]).dictionary_encode()).tolist() == ["a", "b"]
     assert read(["a b", "a b", "9"], "t.csv").tolist() == ["a b", "9"]
     assert read([2**40, 2**40, 3], "t.jsonl").tolist() == [2**40, 3]
-    with pytest.raises(TableError, match="row 3: a query id that is not whole"):
+    with pytest.raises(TableError, match="row 3: a query id that is not an integer"):
         read([7.0, 7.0, 9.5])
     with pytest.raises(TableError, match="row 2: no query id; expected a query id in every row"):
         read(["a", None, "b"])
@@ -335,7 +335,7 @@ def test_the_index_of_a_data_frame_is_not_a_feature(tmp_path):
 
 def test_one_bad_cell_is_an_error_and_does_not_drop_the_column(tmp_path):
     (tmp_path / "t.csv").write_text("qid,label,x,y\n1,0,1,2\n1,1,oops,3\n1,0,3,4\n1,0,,5\n")
-    message = r"row 2: 'oops' in column 'x'; expected a number \(or leave the column out with drop=\)"
+    message = r"row 2: 'oops' in column 'x'; expected a number \(or exclude the column with drop=\)"
     with pytest.raises(TableError, match=message):
         read_table(tmp_path / "t.csv", missing=0.0)
     with pytest.raises(TableError, match=message):

@@ -71,8 +71,8 @@ def test_a_relevant_document_is_put_in_only_where_none_was_drawn():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"k": 0}, "k must be a whole number of at least 1; got 0"),
-        ({"k": 2.5}, "k must be a whole number of at least 1; got 2.5"),
+        ({"k": 0}, "k must be an integer of at least 1; got 0"),
+        ({"k": 2.5}, "k must be an integer of at least 1; got 2.5"),
         ({"k": 1, "policy": "best"}, "policy must be one of 'none', 'top', 'random'; got 'best'"),
         (
             {"k": 1, "policy": "random", "by": 0},

@@ -148,10 +148,10 @@ BAD = {
     "empty qid": (with_ids(""), "query ids must be"),
     "long qid": (with_ids("é" * 128), "query ids must be"),
     "half of a pair": (with_ids("\ud800"), "query ids must be"),
-    "newline": (with_ids(docid="a\nb"), r"document ids must be text of at most 255 characters on one line.*'a\\nb'"),
+    "newline": (with_ids(docid="a\nb"), r"document ids must be one line of at most 255 characters.*'a\\nb'"),
     "trailing newline": (with_ids(docid="a\n"), "document ids must be"),
     "space in front": (with_ids(docid=" a"), "document ids must be"),
-    "long docid": (with_ids(docid="d" * 256), "document ids must be text of at most 255 characters"),
+    "long docid": (with_ids(docid="d" * 256), "document ids must be one line of at most 255 characters"),
     "docid = with spaces": (with_ids(docid="docid = 7"), "document ids must not begin with `docid =`"),
     "infinity": (with_values(math.inf), "features must be finite or NaN to be written as LETOR text; got an infinity"),
     "negative label": (with_values(label=-1), "labels must be finite and at least 0; got -1"),
@@ -175,7 +175,7 @@ def test_lists_that_rows_cannot_restore(write, tmp_path):
     empty = replace(data, offsets=np.array([0, 3, 3, 7]))
     with pytest.raises(ValueError, match=r"have at least one document per list.*; got no documents for query 7"):
         write(empty, tmp_path / "a")
-    with pytest.raises(ValueError, match=r"different query ids to be written as .*; got 2 lists with the id a"):
+    with pytest.raises(ValueError, match=r"different query id for each list to be .*; got 2 lists with the id a"):
         write(data.take([0, 1, 0]), tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 

@@ -227,7 +227,7 @@ def test_a_search_without_its_data_shows_what_was_recorded(search, tmp_path):
 def test_a_search_that_has_not_ended_is_one_sentence(search, tmp_path):
     own = shutil.copytree(search / "best", tmp_path / "best")
     (own / "search" / "result.json").unlink()
-    with pytest.raises(ValueError, match=r"search must contain result.json, which a finished search writes"):
+    with pytest.raises(ValueError, match=r"search must contain result.json, the file of a finished search"):
         rankgrad("report", own, "--out", tmp_path / "page.html")
 
 

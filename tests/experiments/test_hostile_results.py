@@ -60,7 +60,7 @@ def test_a_packed_file_may_unpack_to_so_much_only(tmp_path):
     assert path.stat().st_size < 10_000
     assert len(dict(archive_members(path))["cells/0123456789abcdef.npz"]) == 3_000_000
     with pytest.raises(
-        ValueError, match=r"large.tar.xz must unpack to at most 1,000,000 bytes \(.*`tar`.*\); got more bytes"
+        ValueError, match=r"large.tar.xz must contain at most 1,000,000 bytes \(.*`tar`.*\); got more bytes"
     ):
         dict(archive_members(path, limit=1_000_000))
 
@@ -116,7 +116,7 @@ ARRAYS = {
 def test_arrays_that_are_damaged_are_named(case, folder):
     path = final(folder).with_suffix(".npz")
     path.write_bytes(ARRAYS[case])
-    with pytest.raises(ValueError, match=re.escape(f"{path} must contain the arrays of a result (delete it")):
+    with pytest.raises(ValueError, match=re.escape(f"{path} must contain the arrays of a result (delete this file")):
         tables(read_results(folder))
     with pytest.raises(ValueError, match=re.escape(f"{path} must contain")):
         pack(folder, folder / "again.tar.xz")
@@ -144,7 +144,7 @@ RECORDS = {
 def test_a_result_that_is_damaged_is_named(case, folder):
     path = final(folder)
     path.write_text(RECORDS[case](path.read_text()), encoding="utf-8", errors="surrogateescape")
-    with pytest.raises(ValueError, match=re.escape(f"{path} must be the result of a cell (delete it")) as error:
+    with pytest.raises(ValueError, match=re.escape(f"{path} must be the result of a cell (delete the file")) as error:
         read_results(folder)
     assert len(str(error.value).splitlines()) == 1
 

@@ -25,13 +25,13 @@ BAD = {
     "choose": (recipe(choose="nDCG(gian='exp')"), "choose: option must be an option of nDCG"),
     "data": (
         recipe(data=["MQ2080"]),
-        "data[0]: name must be a known data set (a folder is written {folder: NAME}); got",
+        "data[0]: name must be the name of a data set (for a folder, write {folder: NAME}); got",
     ),
     "near data": (recipe(data=["MQ208"]), "did you mean 'MQ2008'"),
     "data key": (recipe(data=[{"name": "Yahoo", "sedes": [1]}]), "data[0]: key must be a known key; got 'sedes'; did"),
     "data loss": (recipe(data=[{"name": "Yahoo", "losses": {"C": "mse"}}]), "data[0].losses: key must be a known key"),
     "twice": (recipe(data=["Yahoo", "Yahoo"]), "data: value must contain each entry only once (data sets)"),
-    "fold": (recipe(folds=[6]), "folds: fold must be a whole number from 1 to 5; got 6"),
+    "fold": (recipe(folds=[6]), "folds: fold must be an integer from 1 to 5; got 6"),
     "no choice": (recipe(search={"lr": []}), "search.lr: choices must have at least one value; got []"),
     "range": (
         recipe(search={"lr": {"low": 1, "high": 0.1}}),
@@ -40,7 +40,7 @@ BAD = {
     "log": (recipe(search={"lr": {"low": 0, "high": 1, "log": True}}), "search.lr: low must be above 0"),
     "searched": (recipe(search={"lrr": [1]}), "search.lrr: key must be a known key; got 'lrr'; did you mean 'lr'"),
     "search value": (recipe(search={"lr": [0.1, -1]}), "search.lr: lr must be above 0 and finite; got -1"),
-    "trials": (recipe(trials=0), "trials: value must be a whole number of at least 1; got 0"),
+    "trials": (recipe(trials=0), "trials: value must be an integer of at least 1; got 0"),
     "idle trials": (recipe(search=None), "trials: trials must be 1 if there is no search space; got 3"),
     "seeds": (recipe(seeds=[]), "seeds: value must be a list with at least one entry (seeds); got []"),
     "no data": (recipe(data=None), "data: value must be a list with at least one entry (data sets); got None"),
@@ -51,7 +51,7 @@ BAD = {
     "answers": (recipe(answers="smoothi-table"), "answers: published table must be a known name; got 'smoothi-table'"),
     "fixed": (
         recipe(losses={"L": {"loss": "mse", "lr": 1.0}}),
-        "losses.L: lr must not be given here, because the search draws it",
+        "losses.L: lr must not be given here, because it is in the search space",
     ),
     "whose model": (
         recipe(models={"M": {"model": "mlp"}, "N": {"model": "linear"}}, losses={"L": {"loss": "mse", "model": "mlp"}}),
@@ -62,7 +62,7 @@ BAD = {
         with_trees(num_leave=3),
         "models.Trees: parameter must be a parameter of lightgbm; got 'num_leave'; did you mean 'num_leaves'",
     ),
-    "trees": (with_trees(trees=0), "models.Trees: trees must be a whole number of at least 1; got 0"),
+    "trees": (with_trees(trees=0), "models.Trees: trees must be an integer of at least 1; got 0"),
     "epochs of trees": (with_trees(epochs=3), "models.Trees: epochs must be given as trees; got epochs=3"),
     "seed of trees": (with_trees(seed=3), "models.Trees: seed must be set by `seeds`; got 3"),
     "metric of trees": (with_trees(metric="AP"), "models.Trees: metric must be set by `choose`; got 'AP'"),
@@ -82,7 +82,7 @@ BAD = {
     ),
     "own fixed": (
         with_trees(search={"num_leaves": [3, 5]}),
-        "models.Trees: num_leaves must not be given here, because the search draws it; got 4",
+        "models.Trees: num_leaves must not be given here, because it is in the search space; got 4",
     ),
     "model of a tree loss": (
         with_trees(losses={"L": {"loss": "softmax", "model": "xgboost"}}),

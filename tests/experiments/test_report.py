@@ -160,7 +160,7 @@ def test_a_page_says_why_there_are_no_lists(folder, found, tmp_path):
     assert all(own["lists"] is None and "packed" in own["why"] for own in packed.explorers.values())
     table = tables(found)[0]
     (without,) = writer.gather(folder, lists=False)
-    assert {own["why"] for own in without.explorers.values()} == {"They were left out of this page."}
+    assert {own["why"] for own in without.explorers.values()} == {"The page was written without lists."}
     moved = [other_data(run, "MQ2008") for run in found.final()]
     named = SimpleNamespace(**{**vars(table), "data": "MQ2008", "short": table.short})
     assert "was not found" in ranked_lists(named, moved, tmp_path)[1]
@@ -316,7 +316,7 @@ def test_a_page_opens_with_what_came_out_and_ends_with_provenance(page, studies)
     places = [
         body.index(text) for text in ('class="lead"', 'data-chart="overview"', 'class="results"', 'class="charts"')
     ]
-    places += [body.index(text) for text in ('class="explorer"', "How these numbers were made", "Commit: 0123abc")]
+    places += [body.index(text) for text in ('class="explorer"', "How these numbers were computed", "Commit: 0123abc")]
     assert places == sorted(places)
     table = studies[0].tables[0]
     best = max(table.rows, key=lambda row: row.entries[METRICS[0]].mean)

@@ -319,7 +319,7 @@ def test_queries_sort(opened):
 
 def test_a_page_without_lists_says_so(browser, folder, tmp_path):
     browser.open(writer.write_page(writer.gather(folder, lists=False), tmp_path / "page.html"))
-    assert texts(browser, ".detail .note") == ["The ranked lists cannot be shown. They were left out of this page."]
+    assert texts(browser, ".detail .note") == ["The ranked lists cannot be shown. The page was written without lists."]
     assert browser.errors == []
 
 

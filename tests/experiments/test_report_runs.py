@@ -109,7 +109,7 @@ def test_a_tuning_run_shows_its_trials_and_the_best_on_test(runs, tuning):
     found = load_model(runs / "best").evaluate(load(DATA).test, ["nDCG@10"])
     assert tuning.tables[1].rows[0][1].value == pytest.approx(found["nDCG@10"])
     assert "The best of 6 trials" in tuning.summary[0]
-    assert f"On the test lists it has {found['nDCG@10']:.4f}" in tuning.summary[1]
+    assert f"On the test lists, this trial has {found['nDCG@10']:.4f}" in tuning.summary[1]
     assert [panel.chart for panel in tuning.panels()][:3] == ["overview", "curves", "training-loss"]
     assert {setting for setting, _ in tuning.settings} <= set(trials.heads)
 

@@ -100,7 +100,7 @@ def test_randomisation_in_blocks(monkeypatch):
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=7))
 def test_ties_of_equal_sums_count(tenths):
-    # Sums of tenths tie often, and are rounded differently: whole numbers say which do.
+    # Sums of tenths tie often, and are rounded differently: integers say which do.
     reached = [abs(np.dot(s, tenths)) >= abs(sum(tenths)) for s in itertools.product([1, -1], repeat=len(tenths))]
     assert stats.randomisation(np.array(tenths) / 10, np.zeros(len(tenths))).p == np.mean(reached)
 

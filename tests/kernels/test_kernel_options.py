@@ -199,7 +199,7 @@ def test_a_tensor_is_read_at_each_call():
 
 
 def test_options_that_change_compile_whole():
-    """From the second call on, options are symbols; some are whole numbers instead of fractions."""
+    """From the second call on, options are symbols; some are integers instead of fractions."""
 
     def call(scores, labels, k, mu):
         return losses.lambdaloss(scores, labels, k=k, scheme="ndcg2pp", mu=mu)

@@ -30,10 +30,10 @@ NAMES = sorted({case.name for case in CASES})
 def scores(rng: np.random.Generator, n: int, case: Case) -> np.ndarray:
     """Scores of one kind, with a variance of about 1 unless they are far apart."""
     smooth = case.name.startswith("smooth_")
-    kind = rng.choice(["two levels", "whole numbers", "clusters", "normal", "far", "constant"])
+    kind = rng.choice(["two levels", "integers", "clusters", "normal", "far", "constant"])
     if kind == "two levels":
         return rng.integers(0, 2, n) * rng.uniform(0.1, 4.0)
-    if kind == "whole numbers":
+    if kind == "integers":
         return rng.integers(-3, 4, n) * rng.choice([1.0, 0.1, 1 / 3])
     if kind == "clusters" and not smooth:
         return rng.normal(size=3)[rng.integers(0, 3, n)] * (1.0 + rng.integers(-2, 3, n) * 2.0**-52)

@@ -27,16 +27,16 @@ def test_a_text_is_its_loss(text, expected):
     ("text", "told"),
     [
         ("lamdaloss", "did you mean 'lambdaloss'"),
-        ("mse@3", "mse takes none"),
-        ("rmse", "loss must give levels, as in rmse:levels=...; got 'rmse'"),
+        ("mse@3", "mse does not support a cutoff"),
+        ("rmse", "loss must contain the option levels, as in rmse:levels=...; got 'rmse'"),
         ("approx_ndcg:temprature=1", "did you mean 'temperature'"),
         ("approx_ndcg:temperature=-1", "temperature must be above 0"),
         ("lambdaloss@0", "from 1 to 2147483647 after @"),
         ("ranknet:", "name\\[@k\\]"),
         ("learndcg:adapt=held", "adapt must be one of 'joint', 'heldout', 'metric'; got 'held'"),
-        ("lambdaloss@5:adapt=heldout", "have learned parameters if adapt is given; got 'lambdaloss@5:adapt="),
+        ("lambdaloss@5:adapt=heldout", "have learned parameters if it contains the option adapt; got 'lambdaloss@5:"),
         ("learndcg:gumbel=2,adapt=heldout", "adapt must be 'joint' with gumbel; got 'heldout'"),
-        ("learndcg:learn=none,adapt=heldout", "loss must have learned parameters if adapt is given"),
+        ("learndcg:learn=none,adapt=heldout", "loss must have learned parameters if it contains the option adapt"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(text, told):

@@ -76,9 +76,7 @@ def test_the_text_is_the_loss():
 def test_a_network_of_grades_refuses_other_labels():
     loss = NeuralLoss(grades=3, form="published")
     for labels in (torch.tensor([[3.0, 0.0, 1.0]]), torch.tensor([[0.5, 2.0, 1.0]])):
-        with pytest.raises(
-            ValueError, match=r"^labels must be whole numbers from 0 to 2 for a network with 3 grades; got"
-        ):
+        with pytest.raises(ValueError, match=r"^labels must be integers from 0 to 2 for a network with 3 grades; got"):
             loss(SCORES, labels)
     padded = loss(torch.tensor([[2.0, 1.0, 3.0, 0.0]]), torch.tensor([[1.0, 0, 2, 9]]), mask=torch.arange(4)[None] < 3)
     torch.testing.assert_close(padded, loss(SCORES, LABELS))
@@ -261,7 +259,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda path: None, "path must be a folder with the file weights.safetensors, or a file of this format; got"),
+        (lambda path: None, "path must be a folder with the file weights.safetensors, or the path of such a file; got"),
         (lambda path: path.write_bytes(b"pickle"), "must be a complete, unchanged safetensors file; got"),
         (lambda path: write_tensors(path, {"a": torch.zeros(1)}), "must have format 'rankgrad neural loss', version 1"),
         (

@@ -51,7 +51,7 @@ def test_weights_get_their_gradient(name):
 
 @pytest.mark.parametrize(("name", "option"), TUNED.items())
 def test_options_get_their_gradient(name, option):
-    small = 2.0 if name == "fastsort_ndcg" else 0.2  # its ranks are whole numbers below
+    small = 2.0 if name == "fastsort_ndcg" else 0.2  # its ranks are integers below
     value = torch.tensor(small, dtype=torch.float64, requires_grad=True)
     assert assert_alike(name, option, **{option: value}).abs() > 0
 

@@ -267,7 +267,7 @@ BAD = {
     "offsets must run from 0 to the number of documents, 3; got 0 to 2": ((FLAT, MARKS), {"offsets": [0, 2]}),
     "offsets must run from 0 to the number of documents, 3; got 1 to 3": ((FLAT, MARKS), {"offsets": [1, 3]}),
     "offsets must not decrease; got [0, 3, 2, 3]": ((FLAT, MARKS), {"offsets": torch.tensor([0, 3, 2, 3]).byte()}),
-    "offsets must be whole numbers; got torch.float32": ((FLAT, MARKS), {"offsets": torch.tensor([0.0, 3.0])}),
+    "offsets must be integers; got torch.float32": ((FLAT, MARKS), {"offsets": torch.tensor([0.0, 3.0])}),
     "offsets must be one-dimensional with lists + 1 entries; got (0,)": (
         (FLAT, MARKS),
         {"offsets": torch.tensor([], dtype=torch.long)},
@@ -314,8 +314,8 @@ def test_cutoffs_are_ranks(loss):
     for k, sentence in (
         (0, "k must be at least 1; got 0"),
         (-3, "k must be at least 1; got -3"),
-        (2.5, "k must be a whole number or None; got 2.5"),
-        ("5", "k must be a whole number or None; got '5'"),
+        (2.5, "k must be an integer or None; got 2.5"),
+        ("5", "k must be an integer or None; got '5'"),
     ):
         with pytest.raises((ValueError, TypeError)) as caught:
             call(loss.name, k=k)
@@ -339,7 +339,7 @@ BAD_OPTIONS = {
         {"scheme": "arp1", "truncation": "sound"},
     ),
     "metric must be one of 'nDCG', 'P', 'AP', 'RR'; got 'ERR'": ("lambdarank", {"metric": "ERR"}),
-    "metric must have a cutoff, as P@5; got P": ("lambdarank", {"metric": "P"}),
+    "metric must have a cutoff, for example P@5; got P": ("lambdarank", {"metric": "P"}),
     "pairs must be one of 'any', 'both'; got 'all'": ("ranknet", {"pairs": "all"}),
     "targets must be one of 'sum', 'softmax'; got 'max'": ("listnet", {"targets": "max"}),
     "gamma must be a number or have the shape of scores, (1, 3); got (2,)": ("xe_ndcg", {"gamma": torch.ones(2)}),
@@ -368,7 +368,7 @@ BAD_OPTIONS = {
     "discount must be one of 'log', 'curved'; got 'flat'": ("LearnDCG", {"discount": "flat"}),
     "learn must be one of 'gain', 'discount', 'alpha'; got 'beta'": ("LearnDCG", {"learn": ("beta",)}),
     "form must be one of 'mended', 'published'; got 'printed'": ("NeuralLoss", {"form": "printed"}),
-    "grades must be 3 or 5, for which weights exist (otherwise give path); got 4": ("NeuralLoss", {"grades": 4}),
+    "grades must be 3 or 5 (for other grades, use the option path); got 4": ("NeuralLoss", {"grades": 4}),
 }
 
 

@@ -101,19 +101,19 @@ def test_parse(text, metric):
     ("text", "message"),
     [
         ("nDGC@10", "metric must be a known name; got 'nDGC'; did you mean 'nDCG'?"),
-        ("nDCG@", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@'"),
-        ("nDCG@-1", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@-1'"),
-        ("nDCG@0", "metric must have a whole number from 1 to 2147483647 after @; got 'nDCG@0'"),
+        ("nDCG@", "metric must have an integer from 1 to 2147483647 after @; got 'nDCG@'"),
+        ("nDCG@-1", "metric must have an integer from 1 to 2147483647 after @; got 'nDCG@-1'"),
+        ("nDCG@0", "metric must have an integer from 1 to 2147483647 after @; got 'nDCG@0'"),
         ("nDCG(gian='exp')", "be an option of nDCG (gain, discount, empty, ties); got 'gian'; did you mean 'gain'?"),
         ("nDCG(threshold=1)", "option must be an option of nDCG (gain, discount, empty, ties); got 'threshold'"),
         ("nDCG(gain='log')", "gain must be one of 'exp', 'linear'; got 'log'"),
         ("AP(ties='none')", "ties must be one of 'stable', 'expected', 'trec'; got 'none'"),
         ("AP(empty='two')", "empty must be one of 'skip', 'zero', 'one'; got 'two'"),
         ("RBP(persistence=2)", "persistence must be at least 0 and below 1; got 2"),
-        ("nDCG('linear')", "metric must give options as key=value, separated by commas; got"),
+        ("nDCG('linear')", "metric must have options of the form key=value, separated by commas; got"),
         ("nDCG(gain=print('x'))", "gain must be one of 'exp', 'linear'; got \"print('x')\""),
-        ("nDCG(gain=)", "metric must give options as key=value, separated by commas; got"),
-        ("nDCG(**{})", "metric must give options as key=value, separated by commas; got"),
+        ("nDCG(gain=)", "metric must have options of the form key=value, separated by commas; got"),
+        ("nDCG(**{})", "metric must have options of the form key=value, separated by commas; got"),
     ],
 )
 def test_parse_errors(text, message):
@@ -123,7 +123,7 @@ def test_parse_errors(text, message):
 
 
 def test_construction_errors():
-    with pytest.raises(TypeError, match="k must be a whole number or None; got 'ten'"):
+    with pytest.raises(TypeError, match="k must be an integer or None; got 'ten'"):
         nDCG @ "ten"
     with pytest.raises(TypeError, match="metric must be a spec such as 'nDCG@10', or a Metric; got int"):
         parse_metric(10)
@@ -263,7 +263,7 @@ def test_rows_in_any_order_are_grouped_by_query():
         ({"offsets": [0, 2]}, "at most one of mask, offsets and qid must be given; got offsets and qid"),
         ({"mask": [True, True]}, "at most one of mask, offsets and qid must be given; got mask and qid"),
         ({"qid": [1]}, r"qid must have one query id per row, \(2,\); got \(1,\)"),
-        ({"qid": [1, 1.5]}, "qid must be whole numbers or text; got fractions"),
+        ({"qid": [1, 1.5]}, "qid must be integers or text; got fractions"),
         ({"ids": ["a"]}, r"ids must have one id per row, \(2,\); got \(1,\)"),
         ({"scores": [[1.0, 0.0]], "labels": [[1, 0]]}, r"scores must have one dimension, \(rows,\), if qid is given"),
     ],

@@ -286,8 +286,8 @@ def test_every_metric_takes_the_same_arguments():
     ("arguments", "error", "message"),
     [
         ({"k": 0}, ValueError, "k must be at least 1; got 0"),
-        ({"k": 2.5}, TypeError, "k must be a whole number or None; got 2.5"),
-        ({"k": True}, TypeError, "k must be a whole number or None; got True"),
+        ({"k": 2.5}, TypeError, "k must be an integer or None; got 2.5"),
+        ({"k": True}, TypeError, "k must be an integer or None; got True"),
         ({"ties": "random"}, ValueError, "ties must be one of 'stable', 'expected', 'trec'; got 'random'"),
         ({"empty": "nan"}, ValueError, "empty must be one of 'skip', 'zero', 'one'; got 'nan'"),
         ({"reduction": "max"}, ValueError, "reduction must be one of 'mean', 'sum', 'none'; got 'max'"),

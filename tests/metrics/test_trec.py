@@ -144,11 +144,11 @@ def test_crlf_blank_lines_and_tabs(tmp_path):
         (read_run, b"q Q0 d 1 1 t\n\xff\xfe\n", ":2: bytes that are not text; expected UTF-8"),
         (read_run, gzip.compress(b"q Q0 d 1 1 t\n" * 9, mtime=0)[:-9], ": the gzip file is truncated or damaged"),
         (read_qrels, b"q 0 d\n", ":1: 3 columns; expected 4: query iteration document label"),
-        (read_qrels, b"q 0 d 1.5\n", ":1: label '1.5'; expected a whole number"),
+        (read_qrels, b"q 0 d 1.5\n", ":1: label '1.5'; expected an integer"),
         (
             read_qrels,
             b"q 0 d " + b"9" * 400,
-            f":1: label '{'9' * 77}...'; expected a whole number of at most 18 digits",
+            f":1: label '{'9' * 77}...'; expected an integer of at most 18 digits",
         ),
         (read_qrels, b"q 0 d 1\nq 0 d 1\n", ":2: document 'd' is repeated for query 'q'; expected one line"),
     ],

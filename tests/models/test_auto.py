@@ -381,7 +381,7 @@ def test_the_estimator(lists, quick, tmp_path):
         ranker.predict(test.features)
     for settings, message in (
         ({"minutes": 0}, "minutes must be above 0"),
-        ({"trials": 1.5}, "trials must be a whole number"),
+        ({"trials": 1.5}, "trials must be an integer"),
         ({"metric": print}, "metric must be the spec of a metric"),
         ({"trials": 1, "memory": -1}, "memory must be above 0"),
     ):
@@ -444,7 +444,7 @@ def test_ctrl_c_while_the_student_is_trained_returns_the_ensemble(lists, quick, 
     monkeypatch.setattr(final_model, "teach", interrupted)
     result = searched(lists.train, tmp_path / "a", final=final_model.FinalSettings(distil="mlp"))
     assert hasattr(result.model, "models")
-    assert "stopped before the wanted form was trained: this is the ensemble" in result.notes
+    assert "stopped before the wanted form was trained, so the result is the ensemble" in result.notes
 
 
 def test_there_is_always_a_model(lists, quick, tmp_path):

@@ -125,7 +125,7 @@ def test_the_command_writes_and_describes_the_file(trees, tmp_path):
     blend([blend(trees, 0.5, 0.5), trees[0]], 0.5, 0.5).save(tmp_path / "best")
     result = CliRunner().invoke(app, ["export", str(tmp_path / "best"), str(tmp_path / "model.onnx")])
     assert result.exit_code == 0, result.output
-    assert "scores of onnxruntime agree with the model's within 1e-05" in " ".join(result.output.split())
+    assert "scores of onnxruntime agree with the model's scores within 1e-05" in " ".join(result.output.split())
     assert "model.onnx: onnx, " in result.output.replace("\n", "")
 
 
@@ -137,13 +137,13 @@ def test_errors_are_one_sentence_and_no_file_is_written(mixed, tmp_path, monkeyp
         mixed.export(tmp_path / "model.pt2")
     with pytest.raises(ValueError, match=r"^format must be one of 'onnx'; got 'torch'$"):
         mixed.export(path, format="torch")
-    only = "format must be 'onnx' for a blend, which normalises the scores of each list; got 'solr'"
+    only = "format must be 'onnx' for a blend, because other formats cannot standardise scores per list; got 'solr'"
     with pytest.raises(ValueError, match=f"^{only}$"):
         mixed.export(path, format="solr")
     other = EstimatorModel(LinearRegression().fit(X, Y), 4)
     with pytest.raises(ValueError, match=r"^part-1/part-2 must be a network, LightGBM.*; got LinearRegression$"):
         blend([blend([mixed.models[2], other], 0.5, 0.5)], 1.0).export(path)
     monkeypatch.setattr(BlendModel, "score", lambda self, features, offsets: np.full(len(features), 0.25, np.float32))
-    with pytest.raises(ArithmeticError, match="exported scores must agree with the model's within 1e-05"):
+    with pytest.raises(ArithmeticError, match="exported scores must differ from the model's scores by at most 1e-05"):
         blend([mixed.models[2]], 1.0).export(path)
     assert not path.exists()

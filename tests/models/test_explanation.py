@@ -207,7 +207,7 @@ def test_errors_are_one_sentence():
         model.explain(lists, "q0", (2, 2))
     with pytest.raises(ValueError, match="documents must be two documents; got 3 documents"):
         model.explain(lists, "q0", (1, 2, 3))
-    with pytest.raises(ValueError, match="model must be of a kind that has contributions of features; got Foreign"):
+    with pytest.raises(ValueError, match="model must be of a kind that can compute contributions; got Foreign"):
         Foreign().explain(lists, "q0")
     with pytest.raises(ValueError, match="query must have at least two documents; got 1"):
         model.explain(data(length=1), "q0")

@@ -58,9 +58,9 @@ def test_parse(text, name, options):
         ("mlp:features=3", "option must be an option of mlp"),
         ("linear:bias=1", "option must be an option of linear"),
         ("smoothi-dnn:drop=1", "did you mean 'dropout'"),
-        ("mlp:widths=0", "widths must be a whole number, at least 1; got 0"),
-        ("mlp:widths=8-0.5", "each value of widths must be a whole number, at least 1; got 0.5"),
-        ("mlp:widths=8,widths=9", "give widths once"),
+        ("mlp:widths=0", "widths must be an integer, at least 1; got 0"),
+        ("mlp:widths=8-0.5", "each value of widths must be an integer, at least 1; got 0.5"),
+        ("mlp:widths=8,widths=9", "contain the option widths only once"),
         ("mlp:norm=bach", "norm must be one of 'none', 'batch', 'layer'; got 'bach'"),
         ("mlp:norm_place=over", "norm_place must be one of"),
         ("mlp:input_norm=layer", "input_norm must be one of"),
@@ -71,12 +71,12 @@ def test_parse(text, name, options):
         ("mlp:dropout=true", "dropout must be a number, at least 0"),
         ("mlp:noise=-1", "noise must be a finite number, at least 0; got -1"),
         ("context_aware:width=10,heads=3", "width must be a multiple of heads, 3; got 10"),
-        ("context_aware:heads=0", "heads must be a whole number"),
+        ("context_aware:heads=0", "heads must be an integer"),
         ("context_aware:output=softmax", "output must be one of"),
         ("context_aware:position=sine", "position must be one of"),
         ("attsets:mode=pool", "mode must be one of 'pooled', 'reweight'"),
         ("attention_mil:gated=1", "gated must be true or false; got 1"),
-        ("dasalc:layers=0", "layers must be a whole number, at least 1"),
+        ("dasalc:layers=0", "layers must be an integer, at least 1"),
         ("dasalc:projection=2", "projection must be true or false"),
     ],
 )
@@ -91,7 +91,7 @@ def test_none_is_a_word():
 
 @pytest.mark.parametrize("features", [0, -1, 2.0, True, None])
 def test_features_must_be_counted(features):
-    with pytest.raises(ValueError, match="features must be a whole number, at least 1"):
+    with pytest.raises(ValueError, match="features must be an integer, at least 1"):
         rankers.build("linear", features=features)
 
 
@@ -103,7 +103,7 @@ def test_bad_input_is_named():
         (ValueError, r"features must have shape \(documents, 5\); got \(5, 4\)", rows[:, :4], offsets),
         (ValueError, r"features must have shape \(documents, 5\); got \(1, 5, 5\)", rows[None], offsets),
         (TypeError, "features must be floating point", rows.long(), offsets),
-        (ValueError, "offsets must be whole numbers", rows, offsets.float()),
+        (ValueError, "offsets must be integers", rows, offsets.float()),
         (ValueError, "offsets must have a last value of at most 4, the number of documents; got 5", rows[:4], offsets),
         (ValueError, "offsets must start at 0; got 1", rows, torch.tensor([1, 5])),
         (ValueError, "offsets must not decrease; got decreasing offsets", rows, torch.tensor([0, 4, 3, 5])),

@@ -326,7 +326,7 @@ BAD = {
     "regularisation must be one of 'l2', 'entropic'; got 'l1'": lambda: relax.fast_sort(regularisation="l1"),
     "k must be at least 1; got 0": lambda: relax.neural_sort().top_k(SCORES, 0),
     "scores must be a tensor; got list": lambda: relax.neural_sort().ranks([1.0, 2.0]),
-    "mask must be a boolean tensor of the shape of scores, (5,); got torch.int64 (5,)": lambda: relax.soft_sort().ranks(
+    "mask must be a boolean tensor of shape (5,), like scores; got torch.int64 (5,)": lambda: relax.soft_sort().ranks(
         SCORES, torch.ones(5, dtype=torch.long)
     ),
 }

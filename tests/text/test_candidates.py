@@ -183,7 +183,7 @@ def test_folds_do_not_change_between_releases():
         ({"fold": 0}, "fold must be from 1 to 5; got 0"),
         ({"fold": 6}, "fold must be from 1 to 5; got 6"),
         ({"fold": 1, "parts": 2}, "parts must be at least 3, for training, validation and test; got 2"),
-        ({"fold": 1, "queries": ["q1"]}, "queries must contain each query of data; got no 'q2'"),
+        ({"fold": 1, "queries": ["q1"]}, "queries must contain each query of data; got no query 'q2'"),
     ],
 )
 def test_bad_folds(options, message):
@@ -289,7 +289,7 @@ def test_rankers_of_features_do_not_read_the_numbers_of_texts():
     assert model.feature_names == ("bm25",)
     assert model.score_lists(data).shape == data.labels.shape
     only = replace(data, features=data.features[:, :2], feature_names=data.feature_names[:2])
-    with pytest.raises(ValueError, match="a feature besides the numbers of query and document"):
+    with pytest.raises(ValueError, match="a feature such as bm25, in addition to the numbers of query and document"):
         only.without_numbers()
 
 

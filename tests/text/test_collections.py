@@ -279,13 +279,16 @@ NOTES = [
     ),
     (ASKED | {"qrels": "q 0 d1 1\n0q 0 d1 1\n"}, r"not in the collection: 1, such as '0q' \(the collection has 'q'\)"),
     (ASKED | {"qrels": "q 0 d1 1\nq 0 d1 1\nq 0 d1 2\n"}, r"Repeated labels .*: 2 \(.*qrels:3\); 1 of them differ"),
-    ({"a": CUT}, r"document that begins at .*a:5 has no </DOC>; it is kept up to there"),
-    ({"a": CUT[:-14]}, r"document that begins at .*a:5 has no </DOC>; it has no id and is left out"),
+    ({"a": CUT}, r"document that begins at .*a:5 has no </DOC>; the document is read up to the end"),
+    ({"a": CUT[:-14]}, r"document that begins at .*a:5 has no </DOC>; the document has no id and is left out"),
     ({"a": CUT + "</DOC>\nlost\n"}, r"Lines outside of <DOC> and </DOC> are not read: 1 \(.*a:8\)"),
     ({"a": CUT + "</DOC>", "b": "x"}, "Files of .* that do not begin with <DOC> are not read: 1, such as 'b'"),
-    ({"cran.all.1400": ".I 1\n.T\na\n.W\nb\n.I 2\n.T\nc"}, r"no .W, .* cut: 1, such as '2' \(.*cran.all.1400:6\)"),
+    ({"cran.all.1400": ".I 1\n.T\na\n.W\nb\n.I 2\n.T\nc"}, r"no .W: 1, such as '2' \(.*cran.all.1400:6\).*cut"),
     (DOCUMENTS | {"t": "<top><num>1</num><title>a"}, r"The topic has no </top>, perhaps because .* \(.*t:1\)"),
-    (ASKED | {"qrels/test.tsv": "q 0 d1 1", "qrels/dev.tsv": "q 0 d1 1"}, "test.tsv is read; .*: 1, such as 'dev.tsv'"),
+    (
+        ASKED | {"qrels/test.tsv": "q 0 d1 1", "qrels/dev.tsv": "q 0 d1 1"},
+        "test.tsv are read, .*: 1, such as 'dev.tsv'",
+    ),
 ]
 
 
@@ -336,7 +339,7 @@ ERRORS = [
     ({"a.trec": b"\x1f\x8b" + b"\0" * 30}, "a.trec:1: the gzip data ends early or is damaged"),
     (DOCUMENTS | {"queries.a.tsv": "q\ta", "queries.b.tsv": "q\ta"}, "2 files of queries .* `queries`"),
     (DOCUMENTS | {"qrels": "q 0 d1 1\nq 0 d2"}, "qrels:2: 3 columns; expected 4"),
-    (DOCUMENTS | {"qrels": "q 0 d1 0.5\n"}, "qrels:1: the label '0.5'; expected a whole number"),
+    (DOCUMENTS | {"qrels": "q 0 d1 0.5\n"}, "qrels:1: the label '0.5'; expected an integer"),
     (DOCUMENTS | {"qrels": "\n"}, "qrels: no labels; expected lines of `query iteration document label`"),
     (DOCUMENTS | {"t": "<top><title>a</top>"}, "t:1: a topic without a number"),
 ]

@@ -10,7 +10,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.i
 
 
 def drawn(rows, width=6, seed=0, dtype=np.float32):
-    """Embeddings of small whole numbers: products are exact, and many are equal."""
+    """Embeddings of small integers: products are exact, and many are equal."""
     return np.random.default_rng(seed).integers(-2, 3, (rows, width)).astype(dtype)
 
 

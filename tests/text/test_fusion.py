@@ -95,7 +95,7 @@ def test_reciprocal_ranks():
     ("call", "message"),
     [
         (lambda: fuse({}), "runs must contain at least one run; got none"),
-        (lambda: fuse(RUNS["bm25"]), r"runs must be several runs, each \{query: \{document: score\}\}; got no such"),
+        (lambda: fuse(RUNS["bm25"]), r"runs must be several runs, each \{query: \{document: score\}\}; got another"),
         (lambda: fuse(RUNS, {"bm25": 1.0}), r"weights must have the names of the runs, 'bm25', 'dense'; got \['bm25'"),
         (lambda: fuse(RUNS, [1.0]), r"weights must be 2 finite numbers, one per run; got \[1\.0\]"),
         (lambda: fuse(RUNS, standardise="z"), "standardise must be one of 'none', 'zscore', 'minmax'; got 'z'"),

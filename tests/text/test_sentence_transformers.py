@@ -294,7 +294,7 @@ def test_the_model_card_names_the_loss(model, trainer, tmp_path):
 def test_errors(model):
     for given, options, message in [
         (torch.nn.Linear(2, 1), {}, "model must be a CrossEncoder of sentence-transformers 5.4 or later; got Linear"),
-        (model, {"chunk": 0}, "chunk must be a whole number of at least 1; got 0"),
+        (model, {"chunk": 0}, "chunk must be an integer of at least 1; got 0"),
         (model, {"loss": "lamdaloss"}, "loss must be a known name; got 'lamdaloss'; did you mean 'lambdaloss'?"),
         (
             model,

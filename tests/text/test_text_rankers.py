@@ -357,7 +357,7 @@ def test_importance_of_a_text_ranker_is_that_of_its_texts(encoder, data):
     assert found.values[:2].all()
     assert not found.values[2:].any()  # the scores of the first stage are not used
     assert found.baseline == pytest.approx(model.evaluate(data, "nDCG@10")["nDCG@10"])
-    with pytest.raises(ValueError, match="model must be of a kind that has contributions of features; got TextModel"):
+    with pytest.raises(ValueError, match="model must be of a kind that can compute contributions; got TextModel"):
         model.explain(data, data.qids[0])
 
 
@@ -415,7 +415,7 @@ def test_other_architectures(encoder, odd, tmp_path):
     albert = transformers.AlbertConfig(**small, embedding_size=16, max_position_embeddings=64)
     folder = written(tmp_path / "albert", transformers.AlbertModel(albert), tokenizer)
     assert torch.isfinite(CrossEncoder(folder, passages="best").use(odd).eval()(PAIRS)).all()
-    with pytest.raises(ValueError, match="passages must be 'first' or 'best' for this encoder"):
+    with pytest.raises(ValueError, match="passages must be 'first' or 'best', because the head of this encoder cannot"):
         CrossEncoder(folder, passages="mean")
     tokenizer.pad_token, tokenizer.eos_token = None, "[SEP]"
     llama = transformers.LlamaConfig(**small, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=3)

@@ -135,7 +135,9 @@ def test_a_format_goes_before_the_ending(tmp_path):
         export(model, tmp_path / "model.onnx", format="tflite")
 
 
-@pytest.mark.parametrize(("value", "must"), [(0.0, "agree with the model's within 1e-05"), (np.nan, "be finite")])
+@pytest.mark.parametrize(
+    ("value", "must"), [(0.0, "differ from the model's scores by at most 1e-05"), (np.nan, "be finite")]
+)
 def test_a_file_that_scores_otherwise_is_not_written(value, must, tmp_path, monkeypatch):
     wrong = (b"content", "torch.export", lambda rows, mask: np.full(mask.shape, value))
     monkeypatch.setattr(module, "_torch", lambda program: wrong)

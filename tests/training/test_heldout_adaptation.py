@@ -235,7 +235,7 @@ def test_each_kind_of_list_is_used_for_its_purpose(monkeypatch):
 
 def test_too_few_lists_to_hold_some_out():
     with pytest.raises(
-        ValueError, match="data must have at least 3 lists whose labels differ, to hold some out; got 2"
+        ValueError, match="data must have at least 3 lists in which labels differ, because some are held out; got 2"
     ):
         train(QUICK, LISTS.train.take(np.arange(2)))
 

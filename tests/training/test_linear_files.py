@@ -82,7 +82,7 @@ def test_engines_give_the_scores_of_a_model_without_preprocessing(format, tmp_pa
 @pytest.mark.parametrize("format", linear_files.FORMATS)
 def test_what_is_not_linear_is_one_sentence(format, tmp_path):
     path = tmp_path / "model.json"
-    must = f"model must have no other preprocessing step than standardise for the format {format}"
+    must = f"model must have no preprocessing step except standardise for the format {format}"
     with pytest.raises(ValueError, match=rf"^{must}; got 'log1p'$"):
         linear(standardised("log1p,standardise")).export(path, format=format)
     mlp = Model(rankers.build("mlp", features=5, widths=[3]), Preprocessing())

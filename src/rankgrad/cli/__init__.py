@@ -1,4 +1,4 @@
-"""The command line: one file per command. A command imports packages only when it runs, so that `--help` is fast."""
+"""The command line: one file per command. `--help` is fast, because a command imports packages only when it runs."""
 
 import sys
 from importlib import import_module
@@ -53,7 +53,7 @@ def _start(
 ) -> None:
     """Train rankers on the metric they are judged by.
 
-    --quiet, --verbose, --debug and --import may also follow the name of the command.
+    --quiet, --verbose, --debug and --import are also allowed after the command name.
     """
     names_of(context)
     shared_options.begin(quiet, verbose, debug, custom_modules)

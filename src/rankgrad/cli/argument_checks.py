@@ -1,4 +1,4 @@
-"""Functions that several commands use: they check arguments, lock the folder of a run, and load a model."""
+"""Check arguments, lock the folder of a run, and load a model. Several commands use these functions."""
 
 import os
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def load_model(folder: Path, device: str) -> "TrainedModel":
 
 
 def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
-    """Return the name and the value of an option `name=value`; `read` converts the value."""
+    """Return the name and the value of an option `name=value`; the function `read` converts the value."""
     from rankgrad.errors import bad_value
 
     name, equals, value = text.partition("=")

@@ -29,32 +29,35 @@ def auto(
     table: TableOptions,
     data: Annotated[str, typer.Option(help="Data set, folder, LETOR file or table.", show_default=False)],
     minutes: Annotated[float | None, described("Duration of the search", "10")] = None,
-    trials: Annotated[int | None, described("Candidates, instead of --minutes")] = None,
+    trials: Annotated[int | None, described("Number of candidates (no time limit)")] = None,
     out: Annotated[Path, described("Output folder", "runs/best")] = Path("runs/best"),
     fold: Annotated[int | None, described("Fold number, for data sets with folds")] = None,
     data_root: Annotated[str | None, described("Folder of data sets", "$RANKGRAD_DATA")] = None,
     metric: Annotated[str, described("Metric that chooses candidates and ensemble", "nDCG@10")] = "nDCG@10",
-    folds: Annotated[int, described("Folds of cross-validation", "5")] = 5,
-    single: Annotated[bool, described("Return one model, no ensemble", "", None, "--single")] = False,
+    folds: Annotated[int, described("Number of folds", "5")] = 5,
+    single: Annotated[bool, described("Save one model, not an ensemble", "", None, "--single")] = False,
     max_latency: Annotated[
         str | None, described("Largest latency per 100 documents on one core", "", "2ms", "--max-latency")
     ] = None,
-    distil: Annotated[str | None, described("Train one student on the ensemble", "", "mlp|lightgbm")] = None,
-    memory: Annotated[str | None, described("Memory of all processes", "80% of the free memory", "4GB")] = None,
+    distil: Annotated[str | None, described("Train one model on ensemble scores", "", "mlp|lightgbm")] = None,
+    memory: Annotated[str | None, described("Memory limit of all processes", "80% of the free memory", "4GB")] = None,
     seed: Annotated[int, described("Random seed", "0")] = 0,
     jobs: Annotated[int | None, described("Processes", "one per core")] = None,
     ray: Annotated[str | None, described("Ray cluster: auto or address", "", "ADDRESS")] = None,
     missing: Annotated[
         str | None,
-        typer.Option(help="NaN in networks: error, zero, mean or indicator; trees keep NaN.", hidden=True),
+        typer.Option(
+            help="Treatment of NaN by networks: error, zero, mean or indicator. Trees accept NaN.", hidden=True
+        ),
     ] = None,
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
-    """Try trees, networks and linear rankers with several losses, combine the good ones, save the result.
+    """Try trees, networks and linear rankers with several losses, combine the best models, and save the result.
 
-    All labelled lists except the test part are used, by cross-validation. Ctrl-C saves the best model so far. If the
-    command is killed, the same command resumes. With more `--minutes` or `--trials`, it continues.
+    The search uses all labelled lists except the test part, by cross-validation. Ctrl-C saves the best model so far. If
+    the command is killed, run the same command again to resume. With more `--minutes` or `--trials`, the search
+    continues.
 
     Example: `rankgrad auto --data MQ2008 --fold 1 --minutes 10 --out runs/best`
     """
@@ -173,7 +176,7 @@ def _run(
     length = f"{settings.seconds / 60:g} minutes" if settings.seconds else f"trials: {settings.trials}"
     console.print(
         f"lists: {len(data):,}, documents: {len(data.labels):,}, features: {data.features.shape[1]}; {length}, "
-        f"processes: {settings.jobs}; chosen by {settings.metric}",
+        f"processes: {settings.jobs}; metric: {settings.metric}",
         markup=False,
     )
     for note in missing_notes():
@@ -183,14 +186,18 @@ def _run(
 
 
 def _kept_gain(result: "AutoResult", test: "Dataset") -> Iterator[str]:
-    """Yield a sentence that says which part of the ensemble's gain a student keeps on the test lists."""
+    """Yield a sentence about the student on the test lists: its share of the gain of the ensemble."""
     if not result.compared:
         return
     models = {"student": result.model, **result.compared}
     values = {name: model.evaluate(test, [result.metric])[result.metric] for name, model in models.items()}
     shown = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
     student, ensemble, best = values.values()
-    share = f"; the student keeps {(student - best) / (ensemble - best):.0%} of the gain" if ensemble != best else ""
+    share = (
+        f"; the student has {(student - best) / (ensemble - best):.0%} of the gain of the ensemble"
+        if ensemble != best
+        else ""
+    )
     yield f"{result.metric} on the test lists: {shown}{share}"
 
 

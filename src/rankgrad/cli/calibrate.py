@@ -24,20 +24,22 @@ def calibrate(
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[str, described("Lists of the fit: train, validation or test", "validation")] = "validation",
+    split: Annotated[str, described("Lists to fit on: train, validation or test", "validation")] = "validation",
     method: Annotated[str, described("platt (logistic) or isotonic", "platt")] = "platt",
-    target: Annotated[str, described("binary, or grade for the probability of each grade", "binary")] = "binary",
-    threshold: Annotated[float, described("binary: a document with a label above it is relevant", "0")] = 0.0,
+    target: Annotated[str, described("binary (relevant or not), or grade (each grade)", "binary")] = "binary",
+    threshold: Annotated[float, described("For binary: larger labels are relevant", "0")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also draw a reliability plot: .html, .svg or .png.")] = None,
-    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Fit probabilities of relevance to the scores of a model, and save them in its folder. Scores do not change.
+    """Fit functions from scores to probabilities of relevance, and save them in the model's folder.
 
-    The expected calibration error (ECE) is measured on test lists. Without test lists, it is measured by
-    cross-validation on the lists of the fit. Later commands use the probabilities: `predict --calibrated`, `evaluate`
-    and `export`.
+    The scores do not change. The expected calibration error (ECE) is measured on test lists. If there are no test
+    lists, the ECE is measured by cross-validation on the lists of the fit. The commands `predict --calibrated`,
+    `evaluate` and `export` use the probabilities.
 
     Example: `rankgrad calibrate runs/a --out reliability.html`
     """
@@ -83,7 +85,7 @@ def calibrate(
     _print(before, after)
     if after:
         how = f"on the {len(lists):,} test lists" if tested else "by cross-validation on the lists of the fit"
-        typer.echo(f"Measured {how}. With few documents, even exact probabilities have an ECE above 0.")
+        typer.echo(f"The ECE was measured {how}. With few documents, even exact probabilities have an ECE above 0.")
     else:
         typer.echo("There are too few lists to measure the ECE.")
     for path in (model / CALIBRATION, *([] if out is None else [out])):
@@ -94,13 +96,13 @@ def _warn_of_training_lists(chosen: str, parts: "dict[str, Dataset]") -> None:
     import warnings
 
     if chosen == "train" and len(parts) > 1:
-        warnings.warn("the model was trained on the lists of the fit: its probabilities are too extreme", stacklevel=2)
+        warnings.warn("the model was trained on the lists of the fit: the probabilities are too extreme", stacklevel=2)
 
 
 def _measure(
     fitted: "Calibration", scores: Any, lists: "Dataset", options: dict[str, Any], crossed: bool
 ) -> "tuple[list[Reliability], list[Reliability]]":
-    """Return the reliability of the sigmoids of the scores and of the calibrated probabilities."""
+    """Return the reliability of two kinds of probabilities: sigmoids of the scores, and calibrated probabilities."""
     from rankgrad.models.calibration import cross_measure, measure_calibration
 
     before = [each for each in measure_calibration(None, scores, lists) if each.event in fitted.events]

@@ -42,7 +42,9 @@ def compare(
         int,
         typer.Option(min=0, metavar="<int>", help="Random seed of the bootstrap interval and the randomisation test."),
     ] = 0,
-    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Compare the metrics of two models: means, differences with intervals and p-values, and single queries.
@@ -123,7 +125,7 @@ def _label(source: "DataSource") -> str:
 
 
 def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[str]:
-    """Yield a warning for each model that may have seen the evaluated lists in training."""
+    """Yield a warning for each model whose training may have used the evaluated lists."""
     from rankgrad.cli.data_source import DataSource
 
     for folder in (a, b):
@@ -133,7 +135,7 @@ def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[st
         if kept.fold != source.fold:
             yield f"{folder} was trained on fold {kept.fold}, which may contain {split} lists of fold {source.fold}"
         elif split != "test":
-            how = "trained on" if split == "train" else "selected by its metric on"
+            how = "trained on" if split == "train" else "selected on"
             yield f"{folder} was {how} these lists"
 
 

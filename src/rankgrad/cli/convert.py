@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def convert(
     table: TableOptions,
     files: Annotated[
-        list[Path], typer.Argument(help="LETOR files (plain, gzip or xz), which are read as one; or one table.")
+        list[Path], typer.Argument(help="LETOR files (plain, gzip or xz), which are joined; or one table.")
     ],
     cache: Annotated[Path, typer.Argument(help="Folder to write; an existing cache is replaced.")],
     width: Annotated[
@@ -34,7 +34,7 @@ def convert(
 ) -> None:
     """Convert LETOR text or a table to a memory-mapped cache, and print a summary.
 
-    If the cache is already up to date, it is not written again.
+    A cache that is already up to date is not written again.
 
     Example: `rankgrad convert Fold1/train.txt cache/train`
     """
@@ -73,7 +73,7 @@ def convert(
 
 
 def _width(table: TableOptions, width: int | None) -> int | None:
-    """Return the number of features of LETOR text; `--features 46` is the spelling of version 0.1."""
+    """Return the number of features of LETOR text; version 0.1 used `--features 46` for it."""
     from rankgrad.errors import bad_value
 
     if width is not None or not table.features:

@@ -1,4 +1,7 @@
-"""Read the data that `--data` names (data set, folder, LETOR file, table or cache), and record it in a run folder."""
+"""Read the data of the option `--data`, and record this option in the folder of a run.
+
+The data is a data set, a folder, a LETOR file, a table or a cache.
+"""
 
 import os
 import time
@@ -45,13 +48,18 @@ class DataSource:
     missing: str | None = None  # a number, "error", a value of FILLS, or None for the default of the data set
     holdout: float = 0.0  # share of the training lists to hold out for validation, if the data has no validation part
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
-    columns: "Columns | None" = None  # columns of a table; None for columns with usual names
-    regroup: bool = False  # True to accept the rows of a query in any order
+    columns: "Columns | None" = None  # columns of a table; None to find the columns by usual names
+    regroup: bool = False  # True to accept rows of a query that are not adjacent
     format: str | None = None  # format of the file; None to choose it by the ending of its name
     sparse: bool = False  # True to read LETOR text as sparse matrices
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists; no data is read. Errors name the folder `named_in` of a run, if it is given."""
+        """Check that the data exists, without reading it.
+
+        Args:
+            named_in: folder of the run that recorded this source; errors contain the path of the record. None if the
+                source is not from a record.
+        """
         if named_in is not None:
             try:
                 self.check()
@@ -79,8 +87,8 @@ class DataSource:
         """Return the parts that exist, by name: train, validation and test. A single file is the part `train`.
 
         Args:
-            model: model that scores the data. A table must have the columns of the model. LETOR text gets the number of
-                features of the model.
+            model: model that scores the data. A table must have the columns of the model. LETOR text is read with the
+                number of features of the model.
             labelled: True if a table must have labels.
         """
         from rankgrad.data.loading import load
@@ -116,7 +124,7 @@ class DataSource:
         }
 
     def _widened(self, parts: dict[str, "Dataset"], model: "TrainedModel | None") -> dict[str, "Dataset"]:
-        """Return lists of LETOR text with all features of the model: features that are missing are 0."""
+        """Return lists of LETOR text with all features of the model; missing features are set to 0."""
         from rankgrad.data.sparse_rows import widen
 
         width = parts["train"].features.shape[1]
@@ -152,7 +160,7 @@ class DataSource:
         return read_columns(self.data, self.columns or Columns(), **options)
 
     def columns_text(self) -> str | None:
-        """Return the columns of a table by purpose, for messages; None if the data is not a table."""
+        """Return the columns of a table and their purposes as text, for messages; None if the data is not a table."""
         from rankgrad.data import Columns
         from rankgrad.data.folder_layouts import find_files
         from rankgrad.data.tables.columns import choose
@@ -174,10 +182,12 @@ class DataSource:
         return f"columns: label {chosen.label!r}{roles}, {features}"
 
     def with_options_of(self, folder: Path) -> "DataSource":
-        """Return the source with the options of the training data of a model, unless other options are given.
+        """Return the source with the options that the training of a model recorded. Options of this source come first.
 
-        A column that the table does not have is left out. The features are those of the model. `--missing` and
-        `--regroup` of the training also apply.
+        Recorded columns that the table does not have are ignored. The features are those of the model.
+
+        Args:
+            folder: folder of the model.
         """
         kept = DataSource.kept(folder)
         if kept is None:
@@ -228,7 +238,7 @@ class DataSource:
         }
 
     def absolute(self) -> "DataSource":
-        """Return the source with absolute paths, which are valid in every working directory; names do not change."""
+        """Return the source with absolute paths, which are valid in each working directory. Names do not change."""
         from rankgrad.data.loading import is_benchmark, is_generated, text_source
 
         def absolute(path: str | None) -> str | None:
@@ -250,7 +260,7 @@ class DataSource:
         write_json(folder / KEPT, self.absolute().to_json(), seal=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options that determine the data, as JSON values. Options of tables are left out if not given."""
+        """Return the options that determine the data, as JSON values. Options of tables are included only if given."""
         found = asdict(self)
         del found["format"]
         columns = {name: value for name, value in (found.pop("columns") or {}).items() if value}
@@ -261,8 +271,8 @@ class DataSource:
     def kept(folder: Path) -> "DataSource | None":
         """Return the source that a run recorded; None if there is no record. The folder of a text run is an error.
 
-        The path of the cache is set to None, because commands write to this path, and the record may come
-        from an untrusted source.
+        The path of the cache is set to None. Commands would write to this path, and the record may come from an
+        untrusted source.
         """
         from rankgrad.atomic_files import read_json
         from rankgrad.cli.text.training_lists import KEPT as TEXT
@@ -270,7 +280,7 @@ class DataSource:
 
         path = folder / KEPT
         if (folder / TEXT).is_file():
-            bad_value(str(folder), "be a ranker of features", "a text ranker: see rankgrad text --help")
+            bad_value(str(folder), "be a ranker that uses features", "a text ranker: see `rankgrad text --help`")
         if not path.is_file():
             return None
         return DataSource.from_json(read_json(path), path)
@@ -306,7 +316,7 @@ class DataSource:
 
     @property
     def is_table(self) -> bool:
-        """True if the data is a table: a file by its ending, or a folder of Parquet files without splits."""
+        """True if the data is a table: a file with such an ending, or a folder of Parquet files without splits."""
         from rankgrad.data.folder_layouts import find_files, has_folds
         from rankgrad.data.loading import is_benchmark, is_generated
         from rankgrad.data.tables.files import format_of
@@ -336,19 +346,19 @@ class DataSource:
             ) from None
 
     def fill_for(self, model: "TrainedModel | None") -> Any:
-        """Return `fill` for a model: a model that takes missing values gets them as NaN."""
+        """Return `fill` for a model; NaN if the model takes missing values and `--missing` is not given."""
         return float("nan") if self.missing is None and model is not None and model.takes_missing else self.fill
 
 
 def categories_by_name(model: "TrainedModel | None") -> "dict[str, tuple[str, ...]] | None":
-    """Return the categories of a model by the names of its features; None if the model or its names are unknown."""
+    """Return the categories of a model by feature name; None if there is no model, or if its features have no names."""
     if model is None or model.feature_names is None:
         return None
     return {model.feature_names[column]: values for column, values in (model.categories or {}).items()}
 
 
 def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
-    """Return lists of LETOR text with the categorical features encoded as in the training of a model."""
+    """Return lists of LETOR text. Categorical features are encoded in the same way as in the training of the model."""
     if not model.categories or data.categories or data.feature_names is not None:
         return data
     from rankgrad.data.categories import encode_features
@@ -357,7 +367,7 @@ def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
 
 
 def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
-    """Return the columns of LETOR text whose feature numbers are given by `--categorical`."""
+    """Return the column positions (from 0) of the feature numbers (from 1) that `--categorical` contains."""
     from rankgrad.errors import bad_value
 
     found = []
@@ -402,7 +412,7 @@ def _columns(record: dict[str, Any]) -> "Columns":
     for name, value in record.items():
         texts = value if isinstance(value, list) else [value]
         if not isinstance(value, known.get(name, ())) or not all(isinstance(text, str) for text in texts):
-            bad_value("columns", "be names of columns by purpose", {name: value})
+            bad_value("columns", "map purposes (label, qid, ...) to column names", {name: value})
     return Columns(**record)
 
 

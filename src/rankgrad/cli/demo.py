@@ -127,7 +127,7 @@ def _train(data: "Splits", loss: str, epochs: int, seed: int) -> Any:
 
 
 def _compared(data: "Splits", rankers: list[DemoRanker]) -> "Comparison":
-    """Return the numbers of all rankers, and their share of the best achievable result."""
+    """Return the metrics of all rankers, and for each ranker the share of the best achievable result."""
     from rankgrad.experiments.report.ranker_study import ScoredRanker, compare_rankers
     from rankgrad.experiments.tables.plain_table import Field
     from rankgrad.metrics import evaluate
@@ -167,14 +167,14 @@ def _study(data: "Splits", rankers: list[DemoRanker], compared: "Comparison") ->
         title="rankgrad demo: three losses on generated lists",
         summary=(
             f"{top} is the best trained ranker: {SHOWN} {number(compared.found[top], METRIC)} on {len(_test(data)):,} "
-            f"generated test lists, {means[top] / means[BEST]:.1%} of what is achievable.",
+            f"generated test lists, {means[top] / means[BEST]:.1%} of the best achievable result.",
             f"A linear fit has {means['linear, least squares']:.4f}, and a random order {means['random order']:.4f}.",
         ),
         warnings=(),
         facts=(
             lists_of({part: lists for part, lists in parts.items() if lists is not None}),
-            "The labels were drawn from a utility plus noise. The achievable order sorts by this utility, without the "
-            "noise. No ranker can be better on average.",
+            "The label of a document was computed from a utility plus random noise. The achievable order sorts by the "
+            "utility without the noise. No ranker can be better on average.",
             "Each ranker was trained once, with one random seed. The best epoch was chosen on the validation lists.",
             f"Machine: {provenance.machine()}.",
             f"Versions: {', '.join(f'{package} {version}' for package, version in provenance.versions().items())}.",

@@ -118,7 +118,7 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 
 def _extras() -> list[dict[str, Any]]:
-    """Return the packages of each extra, with their versions; None for a package that is not installed."""
+    """Return the packages of each extra with their versions. The version of a package that is not installed is None."""
     try:
         lines = requires("rankgrad") or []
     except PackageNotFoundError:  # the source folder is used without an installation

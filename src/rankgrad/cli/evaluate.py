@@ -25,10 +25,10 @@ def evaluate(
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = METRICS,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each list.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    reliability: Annotated[
-        Path | None, typer.Option(help="Also draw probabilities against labels: .html, .svg or .png.")
+    reliability: Annotated[Path | None, typer.Option(help="Also draw a reliability plot: .html, .svg or .png.")] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
     ] = None,
-    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Compute metrics of a model on labelled lists, with intervals. Also print the conventions of each metric.

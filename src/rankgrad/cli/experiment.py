@@ -1,4 +1,4 @@
-"""`rankgrad experiment`: runs the cells of a recipe that are not done yet, and prints the table of the recipe."""
+"""`rankgrad experiment`: runs the unfinished cells of a recipe, and prints the table of the recipe."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ def _names() -> list[str]:
 def experiment(
     recipe: Annotated[
         str,
-        typer.Argument(help="Name (see rankgrad list recipes) or file.", show_default=False, autocompletion=_names),
+        typer.Argument(help="Name (see `rankgrad list recipes`) or file.", show_default=False, autocompletion=_names),
     ],
     only: Annotated[list[str] | None, typer.Option(help="Run only this data set; repeatable.", metavar="<str>")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Run a reduced form, which takes minutes.")] = False,
@@ -49,17 +49,18 @@ def experiment(
     ] = 1,
     ray: Annotated[str | None, typer.Option(help="Ray: auto, or the address of a cluster.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; replaces the recipe's device.")] = None,
-    cache: Annotated[str | None, typer.Option(help="Folder of memory-mapped data.")] = None,
+    cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped data.")] = None,
     pack: Annotated[bool, typer.Option("--pack", help="Also write all results to OUT.tar.xz.")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="Also write a small OUT.summary.xz.")] = False,
-    aa: Annotated[bool, typer.Option("--aa", help="Check the tests: compare rows with themselves.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Also write a summary to OUT.summary.xz.")] = False,
+    aa: Annotated[bool, typer.Option("--aa", help="A/A check: compare each row with itself.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Run finished cells again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
     """Run all cells of a recipe: tune settings, choose the best, train with every seed, evaluate on test.
 
-    After an interruption, the same command resumes; finished cells are not run again. If there is no folder OUT but a
-    file OUT.tar.xz, the command resumes from this file. --aa runs no cells; it needs results or OUT.summary.xz.
+    After an interruption, the same command resumes; finished cells are not run again. If the folder OUT does not exist
+    and the file OUT.tar.xz exists, the command resumes from this file. With --aa, no cells are run, and the results or
+    OUT.summary.xz must exist.
 
     Example: `rankgrad experiment smoothi-table1 --only MQ2008 --quick`
     """
@@ -144,7 +145,7 @@ def _pool(ray: str | None, jobs: int | None, threads: int) -> Any:
 
 
 def _present(recipe: "Recipe", root: str | None) -> "Recipe":
-    """Return the recipe with the data sets that exist; print each missing data set and its expected folder."""
+    """Return the recipe with the data sets that exist. For each missing data set, print the expected folder."""
     present, missing = recipe.available(root)
     if not present:
         raise FileNotFoundError("\n".join(missing.values()))
@@ -200,7 +201,7 @@ def _line(step: Any) -> str:
 
 
 def _print_aa(summary: Any, labels: list[str], as_json: bool) -> None:
-    """Print the false positives of each test, per data set and over all data sets."""
+    """Print how often each test finds a false difference, per data set and over all data sets."""
     from dataclasses import asdict
 
     from rich.table import Table
@@ -215,12 +216,12 @@ def _print_aa(summary: Any, labels: list[str], as_json: bool) -> None:
     }
     found = aa_checks(by_data)
     if not rows:
-        typer.echo("A/A check: no row has all its runs, so there is nothing to check", err=True)
+        typer.echo("A/A check: there is nothing to check, because no row has all its runs", err=True)
     if as_json:
         print_json({"metric": summary.metric, "checks": {label: asdict(check) for label, check in found.items()}})
         return
     table = Table(title=f"A/A check, {summary.metric}: share of equal pairs with p <= {LEVEL}")
-    for head in ("data", "test", "real seeds", "cases", f"drawn ({SPLITS:,})", "95% interval"):
+    for head in ("data", "test", "real seeds", "cases", f"simulated ({SPLITS:,})", "95% interval"):
         table.add_column(head)
     for label, check in found.items():
         if not check.rows:

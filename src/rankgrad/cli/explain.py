@@ -38,10 +38,12 @@ def explain(
     top: Annotated[int, described("Number of features to print", "20")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also draw a chart: .html, .svg or .png.")] = None,
-    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Explain two documents of a list: the contribution of each feature to the difference of their scores.
+    """Explain the score difference of two documents of a list: print the contribution of each feature.
 
     Example: `rankgrad explain runs/a --data MQ2008 --fold 1 --query 18219 --documents 3 1`
     """

@@ -1,4 +1,4 @@
-"""Functions of `rankgrad importance` and `rankgrad explain`: they check the number of rows and print bars."""
+"""Check the number of features to print, and print bars, for `rankgrad importance` and `rankgrad explain`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def print_bars(header: Sequence[str], rows: Sequence[Sequence[str]], values: Seq
     Args:
         header: names of the columns.
         rows: cells of each row, as text.
-        values: number of each row, which the bar shows.
+        values: number that the bar of each row shows.
     """
     from rich import box
     from rich.markup import escape

@@ -22,8 +22,8 @@ def export(
 
     An ONNX or PyTorch file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists
     and documents, and returns `scores` (lists, n). The check compares the scores of the file with the scores of the
-    model, for inputs of several shapes. An existing file is replaced. A blend is exported to ONNX, as one file with all
-    its models. Files for search engines contain the names of the features and the file name as the model's name.
+    model, for inputs of several shapes. An existing file is replaced. A blend can only be exported to ONNX: one file
+    contains all its models. Files for search engines contain the feature names, and the file name as model name.
 
     Example: `rankgrad export runs/a model.onnx`, or `rankgrad export runs/a model.json --format solr`
     """
@@ -40,7 +40,7 @@ def export(
         return
     console = messages()
     shapes = ", ".join(f"{lists} x {documents}" for lists, documents in done.shapes)
-    agree = f"agree with the model's within {EXPORT_TOLERANCE:g}"
+    agree = f"agree with the model's scores within {EXPORT_TOLERANCE:g}"
     console.print(f"checked: scores of {done.engine} {agree} for shapes {shapes} (lists x documents);", markup=False)
     console.print(f"         the largest difference is {done.difference:.1e}")
     console.print(f"{out}: {done.format}, {done.path.stat().st_size / 1e6:.2f} MB", markup=False)

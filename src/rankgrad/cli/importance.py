@@ -32,10 +32,12 @@ def importance(
     top: Annotated[int, described("Number of features to print", "20")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also draw a chart: .html, .svg or .png.")] = None,
-    missing: Annotated[str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error'.")] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Measure the importance of each feature: the loss of a metric if the feature is shuffled, with intervals.
+    """Measure the importance of each feature: the decrease of a metric if the feature is shuffled, with intervals.
 
     Example: `rankgrad importance runs/a --data MQ2008 --fold 1 --out importance.html`
     """

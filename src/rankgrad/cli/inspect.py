@@ -75,7 +75,7 @@ def _print(seen: "Inspection", warned: list[str]) -> None:
     if not seen.findings and not warned:
         console.print("[green]No problems found.[/]")
     if any(split.sampled for split in seen.splits):
-        console.print("Values were checked on a sample of 50,000 rows and pairs per split.", style="dim")
+        console.print("Values were checked on samples of 50,000 rows and 50,000 document pairs per split.", style="dim")
 
 
 def _column(split: "Overview") -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import typer
 
 
 class NameTable(NamedTuple):
-    """Names of one kind: the header and the rows of a table, and notes."""
+    """Table of the names of one kind: header, rows and notes."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -76,7 +76,7 @@ def _models() -> Iterable[NameTable]:
     ]
     notes = (
         "Form: name[:option=value,...], such as mlp:widths=256-128,dropout=0.1.",
-        "A preset also uses the training settings of its paper; given settings replace them.",
+        "A preset also uses the training settings of its paper. Settings on the command line replace these settings.",
     )
     yield NameTable(("preset", "model", "from", "options"), presets, notes)
 
@@ -104,8 +104,8 @@ def _datasets() -> Iterable[NameTable]:
         about = "; ".join(filter(None, (facts.note, also)))
         rows.append((facts.name, *numbers, str(facts.folds or ""), about))
     notes = (
-        "Data sets are in the folder --data-root or $RANKGRAD_DATA; `rankgrad inspect NAME` checks one.",
-        "synthetic:lists=200,seed=1 sets options of generated data. A folder with a train file also works.",
+        "Data sets are in the folder --data-root or $RANKGRAD_DATA; `rankgrad inspect NAME` checks a data set.",
+        "synthetic:lists=200,seed=1 sets options of generated data. A folder with a train file is also a data set.",
         "text:path=cranfield,depth=100 has one list per query of a collection: the first 100 documents of BM25.",
     )
     yield NameTable(("data set", "queries", "documents", "features", "folds", "about"), rows, notes)
@@ -121,7 +121,9 @@ def _recipes() -> Iterable[NameTable]:
         entries = [{"name": entry} if isinstance(entry, str) else entry for entry in recipe["data"]]
         labels = (f"{entry.get('name', entry.get('folder'))}{'-b' * bool(entry.get('binary'))}" for entry in entries)
         rows.append((name, recipe["title"], ", ".join(labels)))
-    notes = ("Run one: rankgrad experiment NAME --only DATASET --quick. A path of a YAML file is also a recipe.",)
+    notes = (
+        "Run a recipe: rankgrad experiment NAME --only DATASET --quick. NAME can also be the path of a YAML file.",
+    )
     yield NameTable(("recipe", "title", "data sets"), rows, notes)
 
 

@@ -1,4 +1,4 @@
-"""Read the lists on which a saved model is used: the lists of `--data`, or the training data of the model."""
+"""Read lists for a saved model: the lists of `--data`, or the lists of the data on which the model was trained."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ def check_source(model: Path, given: "DataSource | None", split: str | None) -> 
 
     Args:
         model: folder of the model.
-        given: data that is given on the command line; None for the training data of the model.
+        given: data source of the command line; None for the training data of the model.
         split: name of the split, or None.
     """
     from functools import partial
@@ -40,9 +40,9 @@ def read_lists(
     Args:
         scorer: model that scores the lists.
         model: folder of the model.
-        given: data that is given on the command line; None for the training data of the model.
+        given: data source of the command line; None for the training data of the model.
         split: name of the split; None for test lists, or for validation lists if there are no test lists.
-        regroup: True to accept the rows of a query in any order.
+        regroup: True to accept rows of a query that are not adjacent.
     """
     parts, chosen = read_parts(scorer, model, given, split, regroup)
     return parts[chosen]

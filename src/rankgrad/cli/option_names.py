@@ -1,7 +1,7 @@
-"""Write the names in messages as they are typed on the command line: `--batch-size`, not `batch_size`.
+"""Replace argument names in messages by option names: `batch_size` becomes `--batch-size`.
 
-The package raises errors that name its own arguments, such as `regroup=True`. The command line translates each message
-in one place, with the options of the command that runs.
+Errors of the package contain the names of Python arguments, such as `regroup=True`. The command line translates each
+message in one place, with the options of the command that runs.
 """
 
 import re
@@ -16,7 +16,7 @@ _reader: dict[str, Any] = {}  # options of the command `convert`
 
 
 def names_of(context: typer.Context) -> None:
-    """Use the options of the command that the context starts."""
+    """Store the options of the command that the context starts, for `as_typed`."""
     commands = getattr(context.command, "commands", {})
     for known, name in ((_options, context.invoked_subcommand), (_reader, _READER)):
         known.clear()
@@ -29,7 +29,7 @@ def names_of(context: typer.Context) -> None:
 def as_typed(message: str) -> str:
     """Return a message with option names: `regroup=True` becomes `--regroup`; `lr must be 1` becomes `--lr must be 1`.
 
-    Specs, such as `synthetic:lists=40,seed=1`, do not change. Names that no option has do not change.
+    Specs, such as `synthetic:lists=40,seed=1`, do not change. Names without an option do not change.
     """
     return _VALUE.sub(_value, _SUBJECT.sub(_subject, message))
 
@@ -51,7 +51,7 @@ def _value(found: re.Match[str]) -> str:
 
 
 def _typed(parameter: Any, value: str | None = None) -> str:
-    """Return an option as it is typed, with its value. A switch has no value."""
+    """Return an option and its value as the user types them. A switch has no value."""
     option = max(parameter.opts, key=len)
     if value in (None, "True"):
         return str(option)

@@ -1,4 +1,4 @@
-"""Remove the files of an earlier run, for `--overwrite`. Files that rankgrad did not write stay."""
+"""Remove the files of an earlier run, for `--overwrite`. Files that rankgrad did not write are not removed."""
 
 import re
 import shutil
@@ -27,7 +27,7 @@ _TRACKED = "tensorboard", re.compile(r"events\.out\.tfevents\..+|hparams\.yaml")
 
 
 def check_overwrite(out: Path) -> None:
-    """Check that rankgrad wrote the run in a folder, so that the run may be removed."""
+    """Check that a folder may be overwritten: it contains no files of a run, or rankgrad wrote the run."""
     from rankgrad.errors import bad_value
 
     if out.is_dir() and next(_files(out), None) is not None and not _is_run(out):
@@ -35,7 +35,7 @@ def check_overwrite(out: Path) -> None:
 
 
 def remove_run(out: Path) -> None:
-    """Remove the files of a run from a folder. Other files and folders that are not empty stay."""
+    """Remove the files of a run from a folder. Other files, and folders with other files, are not removed."""
     check_overwrite(out)
     remove_parts(out)
     if _is_search(out / _SEARCH):
@@ -53,10 +53,10 @@ def remove_run(out: Path) -> None:
 
 
 def replace_model(model: Any, out: Path) -> None:
-    """Save a model in a folder, and remove the files of an earlier model; `data.json` and other files stay.
+    """Save a model in a folder, and remove the files of an earlier model; other files, such as `data.json`, stay.
 
-    The model is first saved in a new folder next to the files of the earlier model, so that an interruption does not
-    leave a broken model. Ctrl-C waits until the files are moved.
+    The model is first saved in a new folder next to the files of the earlier model. Therefore, an interruption does not
+    cause a broken model. Ctrl-C has no effect until the files are moved.
     """
     new = out / _NEW
     shutil.rmtree(new, ignore_errors=True)
@@ -87,7 +87,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def remove_parts(out: Path) -> None:
-    """Remove the folders of the members of a blend. Folders that do not contain a model stay."""
+    """Remove the folders of the members of a blend. A folder without a model is not removed."""
     from rankgrad.models.folder import CONFIG
 
     for folder in [*_inside(out, _PARTS)]:
@@ -104,7 +104,7 @@ def _is_search(folder: Path) -> bool:
 
 
 def _files(out: Path) -> Iterator[Path]:
-    """Yield the files whose names are those of a run; symbolic links are left out."""
+    """Yield the files whose names are names of run files. Symbolic links are not included."""
     trials = [path for path in _inside(out / _TRIALS, _TRIAL) if path.is_dir()]
     for folder in (out, out / _TRIALS, *trials):
         yield from _plain(folder, _FILES)

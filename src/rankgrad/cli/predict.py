@@ -41,19 +41,21 @@ def predict(
         ),
     ] = None,
     calibrated: Annotated[
-        bool, typer.Option("--calibrated", help="Also write the probability or expected grade of `calibrate`.")
+        bool, typer.Option("--calibrated", help="Also write calibrated values (see `rankgrad calibrate`).")
     ] = False,
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
     missing: Annotated[
-        str | None, typer.Option(help="Number that replaces NaN and infinity, or 'error' (default: as in training).")
+        str | None,
+        typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them (default: as in training)."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Score every document of a file, in the order of its rows; labels are ignored.
+    """Score every document of a file, in the order of the rows; labels are ignored.
 
-    The file is read once, in blocks of lists. With `--regroup`, the whole file is read first. CSV and Parquet output
-    has the query ids, and document ids if the file has them. With `--calibrated`, it has another column, and the format
-    `scores` has the probabilities only. An existing output file is replaced only when all scores are written.
+    The file is read once, in blocks of lists. With `--regroup`, the complete file is read first. CSV and Parquet files
+    contain the query ids, and also document ids if the input has them. With `--calibrated`, these files have one more
+    column, and the format `scores` contains only the calibrated values. An existing output file is replaced only when
+    all scores are written.
 
     Example: `rankgrad predict runs/a test.parquet --out scores.csv`
     """
@@ -122,7 +124,7 @@ def predict(
 
 @contextmanager
 def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
-    """If the source is standard input, copy it to a temporary file, so that every format can be read."""
+    """If the source is standard input, copy the input to a temporary file. Then all formats can be read."""
     if source.data != "-":
         yield source
         return
@@ -143,7 +145,7 @@ def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
 def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator["Dataset"]:
     """Yield the lists to score, in blocks, and show a progress bar on a terminal.
 
-    If rows were moved to group them by query, there is one block with all lists.
+    If the rows were reordered to group them by query, there is only one block, which contains all lists.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -197,7 +199,7 @@ def _whole(model: "TrainedModel", source: "DataSource") -> tuple[Iterator["Datas
 
 
 def _block(data: "Dataset", first: int, last: int, model: "TrainedModel", named: bool) -> "Dataset":
-    """Return consecutive lists with the features of a model; features that LETOR text lacks are 0."""
+    """Return consecutive lists with the features of a model; features that are missing in LETOR text are 0."""
     from dataclasses import replace
 
     from rankgrad.data.sparse_rows import widen

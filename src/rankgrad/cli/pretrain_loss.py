@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def pretrain_loss(
     out: Annotated[Path, typer.Option(help="Folder for weights and checkpoint.", show_default=False)],
-    form: Annotated[str, typer.Option(help="mended (corrected) or published (paper).")] = "mended",
+    form: Annotated[str, typer.Option(help="mended (corrected form), or published (form of the paper).")] = "mended",
     grades: Annotated[int, typer.Option(help="Number of different labels: 3 (0 to 2) or 5 (0 to 4).")] = 5,
     lists: Annotated[int | None, typer.Option(help="Lists per epoch (51200; published: 220000).")] = None,
     epochs: Annotated[int, typer.Option(help="Number of epochs.")] = 20,
@@ -25,10 +25,10 @@ def pretrain_loss(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train the network that replaces the metric in NeuralLoss, and print how well the network agrees with the metric.
+    """Train a network that replaces the metric in NeuralLoss, and print how well the network agrees with the metric.
 
-    The package already contains trained networks. This command trains a new network. Every training step
-    generates new lists.
+    The package already contains such networks, so this command is optional. Each training step uses new generated
+    lists.
 
     Example: `rankgrad pretrain-loss --out runs/loss`, then `rankgrad train --loss neuralloss:path=runs/loss ...`
     """
@@ -85,5 +85,7 @@ def _print(rows: "list[FidelityRow]", console: "Console") -> None:
     for whole in (row for row in rows if row.shape == "all"):
         least = min((row for row in rows if row.length == whole.length), key=lambda row: row.dcg)
         lines.append((str(whole.length), f"{whole.dcg:.4f}", f"{least.dcg:.4f} ({least.shape})", f"{whole.ndcg:.4f}"))
-    notes = ("Spearman correlation of the network's value with the exact metric, on lists that it was not trained on.",)
+    notes = (
+        "Spearman correlation of the network's value with the exact metric, on lists that were not used for training.",
+    )
     print_names(("documents", "with DCG", "worst shape of scores", "with NDCG"), lines, notes, console)

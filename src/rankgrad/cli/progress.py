@@ -1,4 +1,4 @@
-"""Show the progress of many runs, on a terminal as a bar with the remaining time, otherwise as one line per run."""
+"""Show the progress of many runs: a bar with the remaining time on a terminal, otherwise one line per run."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ class Progress:
     """Context manager that shows progress on standard error; `at` must be called after each run.
 
     Args:
-        what: name of the work, until the first call of `at`.
+        what: name of the runs, which the bar shows until the first call of `at`.
         every: number of seconds between two lines, if there is no bar.
     """
 

@@ -1,4 +1,4 @@
-"""`rankgrad report`: writes experiments and runs of train, tune and auto as a page, tables and figures."""
+"""`rankgrad report`: writes the results of experiments, and of runs of `train`, `tune` and `auto`, as a page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +32,7 @@ def report(
 ) -> None:
     """Write one HTML page that works offline: summary, overview, tables, learning curves, and a query explorer.
 
-    The page contains labels and ids of documents, and the beginnings of texts; with `--no-lists`, none of them.
+    The page contains labels and ids of documents, and the beginnings of texts. `--no-lists` removes these.
 
     Example: `rankgrad report results/learndcg-table2 --out report.html --tables tables`
     """
@@ -73,7 +73,7 @@ def check_packages(command: str) -> None:
 
 
 def _studies(path: Path, recipes: "Sequence[Recipe]", root: Path | None, lists: bool) -> "list[Study]":
-    """Return the studies of a folder: an experiment, a run, or several of them."""
+    """Return the studies in a folder, which is an experiment, a run, or a folder with several of these."""
     from rankgrad.errors import bad_value
     from rankgrad.experiments.report import writer
 

@@ -45,7 +45,7 @@ class ScoreWriter:
         self.rows += len(scores)
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
-        """Return one number per line: the last of the further columns, otherwise the score."""
+        """Return one number per line: the value of the last further column, or the score if there is no such column."""
         ordered = part.in_row_order([scores, *more.values()][-1])
         return "%.9g\n" * len(ordered) % tuple(ordered.tolist())  # nine digits distinguish any two float32 values
 
@@ -107,15 +107,15 @@ class ParquetScores(ScoreWriter):
         if writer is None:
             writer = self._writer = self._stack.enter_context(parquet.ParquetWriter(self._file, made.schema))
         if made.schema != writer.schema:
-            must = "be all whole numbers or all text for --format parquet (use --format csv)"
-            bad_value("query ids", must, "whole numbers first, then text")
+            must = "be all integers or all text for --format parquet (use --format csv)"
+            bad_value("query ids", must, "integers first, then text")
         writer.write_table(made)
         self.rows += len(scores)
 
 
 @contextmanager
 def writing_scores(format: str, out: str, tag: str) -> Iterator[ScoreWriter]:
-    """Yield a writer to standard output, or to a file that replaces `out` when it is complete."""
+    """Yield a writer to standard output, or to a temporary file that replaces `out` when all scores are written."""
     kinds = {"scores": ScoreWriter, "csv": CsvScores, "trec": TrecScores}
     if out == "-":
         yield kinds[format](lambda text: sys.stdout.write(text.decode()), tag)

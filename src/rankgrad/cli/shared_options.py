@@ -1,4 +1,4 @@
-"""Options that every command has, before or after its name: `--quiet`, `--verbose`, `--debug` and `--import`."""
+"""Options that are allowed before and after every command name: `--quiet`, `--verbose`, `--debug` and `--import`."""
 
 import os
 import platform
@@ -47,7 +47,7 @@ def _set(parameter: typer.CallbackParam, given: bool) -> None:
 
 
 def _switch(name: str, help: str) -> tuple[Any, Any]:
-    """Return two annotations of a switch: before the name of a command, and after it (hidden in the help)."""
+    """Return two annotations of a switch: one before the command name, and one after the command name (hidden)."""
     after = typer.Option(f"--{name}", help=help, hidden=True, callback=_set, is_eager=True)
     return Annotated[bool, typer.Option(f"--{name}", help=help)], Annotated[bool, after]
 
@@ -70,7 +70,7 @@ _AFTER: dict[str, tuple[Any, Any]] = {
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared options to a command. Their callbacks use the values, so the command does not get them."""
+    """Add the shared options to a command. Callbacks use the values; the command itself does not receive them."""
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -101,7 +101,9 @@ def detail(text: str) -> None:
 def one_line(*errors: type[Exception], effect: str = "") -> Iterator[None]:
     """Print an error of these types in one line, and end the command with code 1; with `--debug`, raise the error.
 
-    `effect` is the end of the line, such as the file that was not written.
+    Args:
+        errors: types of the errors.
+        effect: text at the end of the line, such as `model.onnx was not written`.
     """
     try:
         yield
@@ -116,6 +118,6 @@ def one_line(*errors: type[Exception], effect: str = "") -> Iterator[None]:
 
 
 def described(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """Return an option with its default in the help text, because a default that Typer shows needs one more line."""
+    """Return an option whose help text contains the default. If Typer showed the default, it would use another line."""
     text = f"{help} (default: {default})" if default else help
     return typer.Option(*names, help=text, metavar=kind, show_default=False)

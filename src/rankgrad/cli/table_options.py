@@ -26,7 +26,7 @@ _SEVERAL = ("features", "drop", "categorical")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Given options of a table."""
+    """Options of a table; None if an option is not given."""
 
     label: str | None = None
     query: str | None = None
@@ -35,10 +35,10 @@ class TableOptions:
     docid: str | None = None
     weight: str | None = None
     categorical: Sequence[str] | None = None
-    regroup: bool = False  # True to accept rows in any order
+    regroup: bool = False  # True to accept rows of a query that are not adjacent
 
     def columns(self) -> "Columns":
-        """Return the given columns, for the readers of tables."""
+        """Return the columns of the options, for the readers of tables."""
         from rankgrad.data import Columns
 
         features = None if not self.features else _names(self.features)
@@ -47,7 +47,7 @@ class TableOptions:
 
 
 def help_all(context: typer.Context, wanted: bool) -> None:
-    """Print the help of a command with its hidden options."""
+    """Print the help of a command, including hidden options."""
     if wanted:
         for parameter in context.command.params:
             parameter.hidden = False  # type: ignore[attr-defined]
@@ -60,7 +60,7 @@ def _names(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a table to a command; the command gets them as the argument `table`."""
+    """Add the options of a table to a command. The command receives the values as the argument `table`."""
     added: dict[str, tuple[Any, Any]] = {}
     # `--query` of `rankgrad explain` is a query id, so its column has another name.
     typed = {name: f"{name}_column" if name in signature(command).parameters else name for name in (*_HELP, "regroup")}
@@ -72,7 +72,7 @@ def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
             None,
         )
     regroup = typer.Option(
-        "--regroup", help="Accept the rows of a query in any order.", rich_help_panel=PANEL, hidden=True
+        "--regroup", help="Accept rows of a query that are not adjacent.", rich_help_panel=PANEL, hidden=True
     )
     added["regroup"] = Annotated[bool, regroup], False
     if "help_all" not in signature(command).parameters:

@@ -26,7 +26,7 @@ TEXT = "<str>"
 
 
 def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
-    """Return the option of a setting. Its value is text, which is checked later, or None if the option is not given."""
+    """Return the option of a setting. The value is text, which is checked later; None if the option is not given."""
     text = f"{help} ({default})"  # a default that Typer shows takes another line
     return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
@@ -41,7 +41,9 @@ def train(
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
     holdout: Annotated[
         float,
-        typer.Option(help="Share to hold out if there is no validation part (default: 0.2).", show_default=False),
+        typer.Option(
+            help="Share of lists to hold out if there is no validation part (default: 0.2).", show_default=False
+        ),
     ] = HOLDOUT,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
@@ -50,14 +52,15 @@ def train(
     missing: Annotated[
         str | None,
         typer.Option(
-            help="NaN becomes: zero, mean, indicator or a number; nan keeps it, for trees (error)", hidden=True
+            help="Treatment of NaN: error, zero, mean, indicator, a number, or nan to keep NaN for trees (error)",
+            hidden=True,
         ),
     ] = None,
     sparse: Annotated[
         bool, typer.Option("--sparse", help="Read LETOR text with very many features as a sparse matrix.", hidden=True)
     ] = False,
-    model: Annotated[str | None, _setting("Ranker, see rankgrad list models", "mlp")] = None,
-    loss: Annotated[str | None, _setting("Loss, see rankgrad list losses", "lambdaloss")] = None,
+    model: Annotated[str | None, _setting("Ranker, see `rankgrad list models`", "mlp")] = None,
+    loss: Annotated[str | None, _setting("Loss, see `rankgrad list losses`", "lambdaloss")] = None,
     preprocess: Annotated[str | None, _setting("Preprocessing: log1p, quantile, clip=10, none", "standardise")] = None,
     epochs: Annotated[str | None, _setting("Maximum number of epochs, or of trees", "100", "<int>")] = None,
     batch_size: Annotated[str | None, _setting("Number of lists per batch", "64", "<int>")] = None,
@@ -102,9 +105,7 @@ def train(
     clip: Annotated[str | None, _setting("Maximum norm of the gradient", "none", "<float>", more=True)] = None,
     ema: Annotated[
         str | None,
-        _setting(
-            "Keep a moving average of the weights with this decay; 0 means no average", "0.0", "<float>", more=True
-        ),
+        _setting("Decay of the moving average of the weights; 0 means no average", "0.0", "<float>", more=True),
     ] = None,
     precision: Annotated[str | None, _setting("Precision: fp32, bf16 or fp16", "fp32", more=True)] = None,
     data_on: Annotated[
@@ -126,7 +127,7 @@ def train(
         bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)
     ] = False,
 ) -> None:
-    """Train a ranker, keep its best epoch on validation, and evaluate it on test.
+    """Train a ranker, save the best epoch, and evaluate the model on test lists.
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
@@ -167,7 +168,7 @@ def train(
 
 
 def _given(context: typer.Context) -> dict[str, Any]:
-    """Return the settings among the given options; values of numeric settings are converted to numbers."""
+    """Return the options that are settings and were given; values of numeric settings are converted to numbers."""
     from rankgrad.cli.argument_checks import parse_value
 
     given: dict[str, Any] = {}
@@ -183,7 +184,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
-    """Return the kind of ranker, its settings and a note; given settings replace those of the resumed run."""
+    """Return the kind of ranker, the settings and a note. Given settings replace the settings of the resumed run."""
     from rankgrad.models.registry import kind_or_default
 
     kept, path = kept_settings(resumed)
@@ -200,7 +201,7 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
 
 
 def kept_settings(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
-    """Return the settings of a resumed run, and their file: `run.json`, or `config.json` if rankgrad 0.1 wrote it."""
+    """Return the settings of a resumed run, and their file: `run.json`, or `config.json` for a run of rankgrad 0.1."""
     from rankgrad.atomic_files import read_json
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG, read_config
@@ -266,7 +267,7 @@ def _check(
 
 
 def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
-    """Check that a run of this kind can be written to a folder, or resumed in it."""
+    """Check that a run of this kind can start in a folder, or can be resumed from the folder."""
     from rankgrad.cli.overwrite import check_overwrite
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG

@@ -25,18 +25,19 @@ _SHOWN = 5  # number of trials in the table
 def tune(
     table: TableOptions,
     data: Annotated[str, typer.Option(help="Data set, folder, LETOR file or table.", show_default=False)],
-    model: Annotated[str, described("Ranker; options in its spec are fixed", "mlp")] = "mlp",
+    model: Annotated[str, described("Ranker; the options in the spec are fixed", "mlp")] = "mlp",
     loss: Annotated[str | None, described("Loss", "default loss of the model")] = None,
     budget: Annotated[int, described("Number of settings to try", "40")] = 40,
     out: Annotated[Path, described("Output folder", "runs/best")] = Path("runs/best"),
     fold: Annotated[int | None, described("Fold number, for data sets with folds")] = None,
     data_root: Annotated[str | None, described("Folder of data sets", "$RANKGRAD_DATA")] = None,
-    holdout: Annotated[float, described("Share to hold out if there is no validation part", "0.2")] = 0.2,
+    holdout: Annotated[float, described("Share of lists to hold out if there is no validation part", "0.2")] = 0.2,
     epochs: Annotated[int | None, described("Epochs or trees of the longest trials", "100 epochs, 300 trees")] = None,
     metric: Annotated[str, described("Validation metric; selects the model", "nDCG@10")] = "nDCG@10",
     fix: Annotated[list[str] | None, described("Fixed setting; repeatable", "", "lr=0.01", "--set")] = None,
     vary: Annotated[
-        list[str] | None, described("Range of a setting, or choices: model.norm=none|layer", "", "lr=0.01..1", "--vary")
+        list[str] | None,
+        described("Range of a setting, or choices, as in model.norm=none|layer", "", "lr=0.01..1", "--vary"),
     ] = None,
     seed: Annotated[int, described("Random seed of the search", "0")] = 0,
     jobs: Annotated[int | None, described("Processes", "one per core")] = None,
@@ -44,9 +45,9 @@ def tune(
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
-    """Try random settings, train the best third longer, then the best third of those, and save the best model.
+    """Try random settings in rounds, and save the best model. Each round trains the best third of the trials longer.
 
-    After an interruption, the same command resumes. With a larger `--budget` it tries more settings.
+    After an interruption, the same command resumes. With a larger `--budget`, the search tries more settings.
 
     Example: `rankgrad tune --data MQ2008 --fold 1 --loss lambdaloss@10 --budget 40`
     """
@@ -146,7 +147,7 @@ def _as_begun(source: "DataSource", out: Path) -> "DataSource":
 
 
 def _record(search: "Search", source: "DataSource") -> dict[str, Any]:
-    """Return the values that must be equal to resume a search. They do not include the budget."""
+    """Return the values that must be equal to resume a search. The budget is not included."""
     import json
 
     settings = {**search.kind.defaults, **search.base}
@@ -158,9 +159,9 @@ def _record(search: "Search", source: "DataSource") -> dict[str, Any]:
 def _state(console: "Console", search: "Search") -> None:
     """Print the search space, and the number and length of the trials of each round."""
     kind = search.kind
-    console.print(f"{kind.describe(search.base)}; chosen by {search.metric} on validation", markup=False)
+    console.print(f"{kind.describe(search.base)}; validation metric: {search.metric}", markup=False)
     console.print(
-        "drawn at random:" if search.space else "no setting is drawn: use --vary to give a range", markup=False
+        "random settings:" if search.space else "no setting is random: use --vary to give a range", markup=False
     )
     for name, choices in search.space.items():
         if isinstance(choices, dict):
@@ -218,10 +219,10 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     print_names(("setting", "importance", "trend"), shown, console=console)
     after = f"{search.halving_rounds()[0][1]} {search.kind.unit}s"
     console.print(
-        f"A random forest predicts {search.metric} of the {len(drawn)} trials after {after} from their settings.\n"
-        f"importance: drop of the forest's R² if the values of a setting are shuffled, as a share of all drops;\n"
+        f"A random forest predicts {search.metric} of the {len(drawn)} trials after {after} from the settings.\n"
+        f"importance: decrease of the forest's R² if the values of a setting are shuffled, divided by all decreases;\n"
         f"trend: rank correlation of a setting with {search.metric}.\n"
-        "Both describe these trials only. They do not show causes, and longer training may give other values.\n"
+        "Importance and trend describe only these trials. They do not show causes. Longer training may change them.\n"
         f"The out-of-bag R² of the forest is {fit:.2f}" + (": do not rely on the importance." if fit < 0.2 else "."),
         markup=False,
     )
@@ -229,7 +230,7 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
 
 
 def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) -> Any:
-    """Evaluate the model of the best trial on the test lists, save it in the folder, and return the evaluation.
+    """Evaluate the model of the best trial on the test lists, save the model, and return the evaluation.
 
     The result is a dictionary as in JSON, or None if there are no test lists.
     """

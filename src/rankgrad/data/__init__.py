@@ -1,4 +1,4 @@
-"""Data sets: readers, caches, benchmark sets, preprocessing, and generated sets whose best order is known."""
+"""Data sets: readers, caches, benchmark sets, preprocessing, and synthetic data sets with a known best order."""
 
 from rankgrad import moved
 from rankgrad.data.benchmarks import BenchmarkWarning

@@ -16,9 +16,9 @@ class BenchmarkWarning(UserWarning):
 
 @dataclass(frozen=True)
 class BenchmarkFacts:
-    """Published facts about a benchmark set; a field is None if no reliable number is published.
+    """Published facts about a benchmark set. A field is None if no reliable number is published.
 
-    `queries`, `documents`, `empty` and `labels` are counts over all splits together.
+    `queries`, `documents`, `empty` and `labels` are totals of all splits.
     """
 
     name: str
@@ -117,7 +117,7 @@ BENCHMARKS = (
 
 
 def verify(facts: BenchmarkFacts, splits: Splits, *, fold: int | None = None) -> list[str]:
-    """Return one description per difference between a benchmark set and its published facts; warn if there is any.
+    """Compare a benchmark set with its published facts; return a description of each difference, and warn about them.
 
     Args:
         facts: published facts about the set.
@@ -157,7 +157,7 @@ def _differences(facts: BenchmarkFacts, parts: list[Dataset], splits: Splits, fo
 
 
 def empty_lists(dataset: Dataset) -> int:
-    """Return the number of lists without a relevant document (label above 0), one fact about a benchmark set."""
+    """Return the number of lists without a relevant document (label above 0)."""
     relevant = np.concatenate([[0], np.cumsum(dataset.labels > 0)])[dataset.offsets]
     return int((np.diff(relevant) == 0).sum())
 

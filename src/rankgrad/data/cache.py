@@ -1,9 +1,9 @@
 """A cache of a data set: `.npy` files that are mapped into memory, and a manifest that describes them.
 
-A cache is written to a temporary folder in the same parent folder and then renamed, so it is either complete or absent.
-When a cache is opened, its files and the source files are checked. The check compares the size of each file, and a hash
-of its first and last megabyte. With `verify=True`, it also compares a hash of each complete file. A cache cannot run
-code, because arrays are loaded without pickle, and the manifest is JSON.
+A cache is written to a temporary folder in the same parent folder. Then the temporary folder is renamed, so a cache is
+either complete or absent. When a cache is opened, the files of the cache and the source files are checked. The check
+compares the size of each file, and a hash of its first and last megabyte. With `verify=True`, the check also compares a
+hash of each complete file. A cache cannot run code, because arrays are loaded without pickle, and the manifest is JSON.
 """
 
 import errno
@@ -90,7 +90,7 @@ def through_cache(
     verify: bool,
     read: Callable[[New, Hashes], tuple[ReadSummary, Sequence[str] | None]],
 ) -> tuple[Dataset, ReadSummary]:
-    """Return the data set of a cache. If the cache is absent, damaged or out of date, it is written first.
+    """Return the data set and the summary of a cache. An absent, damaged or outdated cache is first written again.
 
     Args:
         folder: path of the cache.
@@ -98,17 +98,19 @@ def through_cache(
         options: options of the reader, as JSON values.
         name: name of the data set.
         verify: True to compare a hash of each complete file.
-        read: function that reads the files into arrays that its first argument allocates, and returns a summary and the
-            names of the features. Its second argument has one function per file. `read` may call this function with
-            each piece of the file to compute the hash; otherwise, the file is read again.
+        read: function `read(new, hashes)`, which reads the files and returns a summary and the names of the features.
+            `new` allocates the arrays. `hashes` contains one function per file. If `read` calls this function with each
+            piece of the file, the hash of the file is computed; otherwise, the file is read again for the hash.
     """
     begun = time.perf_counter()
     try:
         manifest = read_manifest(folder)
         if manifest["options"] != options:
-            raise CacheError(folder, "made with different options", "the options of this call")
+            raise CacheError(folder, "written with different options", "the options of this call")
         if not all_match(files, manifest["sources"], verify):
-            raise CacheError(folder, "made from different files, or the files have changed", "the files of this call")
+            raise CacheError(
+                folder, "written from different files, or the files have changed", "the files of this call"
+            )
         data, summary = load_cache(folder, manifest, verify)
         return data, replace(summary, seconds=time.perf_counter() - begun)
     except (CacheError, FileNotFoundError) as why:
@@ -207,7 +209,7 @@ def _complete(manifest: dict[str, Any]) -> bool:
 def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
     """Return the size and the modification time of a file, the hash of its ends, and the hash of the complete file.
 
-    The ends are the first and the last megabyte. `whole` is the hash of the complete file, if it is already known.
+    The ends are the first and the last megabyte. `whole` is the hash of the complete file; with None, it is computed.
     """
     status = path.stat()
     fingerprint = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ends": _hash_ends(path)}
@@ -215,7 +217,7 @@ def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
 
 
 def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
-    """Return True if a file has this fingerprint; a fingerprint without a modification time matches any time."""
+    """Return True if a file has this fingerprint. A fingerprint without a modification time accepts any time."""
     status = path.stat()
     if status.st_size != fingerprint["size"] or fingerprint.get("mtime_ns", status.st_mtime_ns) != status.st_mtime_ns:
         return False
@@ -223,7 +225,7 @@ def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
 
 
 def all_match(paths: Sequence[Path], known: Sequence[dict[str, Any]], verify: bool) -> bool:
-    """Return True if these files, in this order, have the known fingerprints."""
+    """Return True if the files `paths` have the fingerprints `known`, in the same order."""
     return len(paths) == len(known) and all(matches(*pair, verify) for pair in zip(paths, known, strict=True))
 
 
@@ -308,7 +310,7 @@ def writing_cache(folder: Path) -> Iterator[Writer]:
 
 
 def check_place(folder: Path) -> None:
-    """Check that `folder` does not exist, is empty or contains an old cache, so that a new cache can replace it."""
+    """Check that a cache can be written to `folder`: the folder must be absent, empty, or a cache to replace."""
     expected = "a new folder, an empty folder, or a cache to replace"
     if folder.is_symlink():  # a rename cannot replace a link, and the target of the link may not exist
         raise CacheError(folder, f"is a symbolic link to {os.readlink(folder)}", expected)

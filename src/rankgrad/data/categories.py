@@ -1,7 +1,7 @@
-"""Encode categorical features: a feature is the position of its value in a sorted list of categories.
+"""Encode categorical features: each value is replaced by its position in a sorted list of categories.
 
-The list comes from the training data and is saved with the model. A missing value, and a value that is not in the list,
-is NaN. Categories are texts; a number is converted to its usual text.
+The list contains the distinct values in the training data, and is saved with the model. A missing value becomes NaN.
+A value that is not in the list also becomes NaN. Categories are texts; a number is converted to its usual text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.errors import bad_type, bad_value, mistyped
 
-_MOST = 1 << 24  # float32 has all whole numbers up to this number
+_MOST = 1 << 24  # float32 has all integers up to this number
 
 
 def find_categories(values: Any, name: str) -> tuple[str, ...]:
-    """Return the distinct values of a column as sorted texts: whole numbers first. Missing values are left out.
+    """Return the distinct values of a column as sorted texts, with integers first. Missing values are ignored.
 
     Args:
         values: values of the column, `(rows,)`: texts, numbers or booleans.
@@ -38,7 +38,7 @@ def find_categories(values: Any, name: str) -> tuple[str, ...]:
 def encode(values: Any, categories: Sequence[str], name: str) -> NDArray[np.float32]:
     """Return the position of each value in the list of categories; NaN for a missing or unknown value.
 
-    A number is equal to its usual text, so that the format of a file does not matter.
+    A number and its usual text are the same category. Therefore, the format of the file does not change the result.
 
     Args:
         values: values of the column, `(rows,)`.
@@ -56,11 +56,11 @@ def encode(values: Any, categories: Sequence[str], name: str) -> NDArray[np.floa
 
 
 def recode(data: Dataset, categories: Categories | None) -> Dataset:
-    """Return the data set with the categories of a model.
+    """Return the data set with categorical features that are encoded by the categories of a model.
 
     Args:
-        data: lists whose categorical features may have other categories, or the same categories in another order. A
-            feature that is categorical only for the model must contain positions in the categories of the model.
+        data: lists. The data set may have other categories than the model, or the same categories in another order. If
+            a feature is categorical only in the model, its values must be positions in the categories of the model.
         categories: categories of the model, by column; None if the model has no categorical features.
     """
     old, new = data.categories or {}, categories or {}
@@ -76,12 +76,12 @@ def recode(data: Dataset, categories: Categories | None) -> Dataset:
 
 
 def encode_features(data: Dataset, columns: Iterable[int], known: Categories | None = None) -> Dataset:
-    """Return the data set with numerical features that are encoded as categories.
+    """Encode numerical features as categories, and return the resulting data set.
 
     Args:
-        data: lists, not sparse.
+        data: lists with dense features.
         columns: columns of the categorical features.
-        known: categories of the training data; None to find them in the lists.
+        known: categories of the training data; with None, the distinct values in `data` are the categories.
     """
     if is_sparse(data.features):
         bad_value("features", "be dense if a feature is categorical", "a sparse matrix")
@@ -112,7 +112,7 @@ def column_numbers(given: Iterable[Any], names: Sequence[Any] | None, width: int
             found.add(int(each))
         else:
             known = [str(name) for name in names] if names is not None else []
-            must = "be names of columns" if known else f"be columns, from 0 to {width - 1}"
+            must = "be names of columns" if known else f"be positions of columns, from 0 to {width - 1}"
             bad_value("categorical", must, mistyped(each, known) if isinstance(each, str) else repr(each))
     return sorted(found)
 
@@ -127,7 +127,7 @@ def to_json(categories: Categories | None) -> dict[str, list[Any]]:
 
 
 def from_json(record: Any, features: int, where: str) -> Categories | None:
-    """Return categories from the result of `to_json`, after checks.
+    """Check the result of `to_json`, and return the categories.
 
     Args:
         record: JSON value.
@@ -149,7 +149,7 @@ def _are_values(values: list[Any]) -> bool:
 
 
 def _distinct(values: Any, name: str) -> tuple[list[str | None], NDArray[np.int64]]:
-    """Return the distinct values of a column as texts (None for a missing value), and the index of each row in them."""
+    """Return the distinct values of a column as texts (None if missing), and for each row the index of its value."""
     array = np.asarray(values)
     if array.dtype.kind in "iubf":
         found, inverse = np.unique(array, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Join lists to batches of tensors, for `torch.utils.data.DataLoader`."""
+"""Join lists into batches of tensors, for `torch.utils.data.DataLoader`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PaddedBatch(NamedTuple):
-    """Lists in the padded layout. The fields have the names of the arguments of losses and metrics."""
+    """Lists in the padded layout. `labels`, `mask` and `weights` are named as the arguments of losses and metrics."""
 
     features: "Tensor"  # (lists, n, f), 0 at padding
     labels: "Tensor"  # (lists, n), 0 at padding
@@ -24,7 +24,7 @@ class PaddedBatch(NamedTuple):
 
 
 class FlatBatch(NamedTuple):
-    """Lists in the flat layout. The fields have the names of the arguments of losses and metrics."""
+    """Lists in the flat layout. `labels`, `offsets` and `weights` are named as the arguments of losses and metrics."""
 
     features: "Tensor"  # (documents, f)
     labels: "Tensor"  # (documents,)
@@ -38,14 +38,14 @@ def collate(lists: Sequence[DocumentList], *, layout: Literal["padded"] = "padde
 @overload
 def collate(lists: Sequence[DocumentList], *, layout: Literal["flat"]) -> FlatBatch: ...
 def collate(lists: Sequence[DocumentList], *, layout: str = "padded") -> PaddedBatch | FlatBatch:
-    """Return a batch of lists: the `collate_fn` of a `DataLoader` over a `Dataset`.
+    """Join lists into a batch. A `DataLoader` for a `Dataset` needs this function as its `collate_fn`.
 
     For flat batches, use `collate_fn=functools.partial(rankgrad.data.collate, layout="flat")`.
 
     Args:
         lists: lists of one data set.
-        layout: layout of the batch, `"padded"` (all lists as long as the longest, with a mask) or `"flat"` (the
-            documents of all lists, with offsets).
+        layout: layout of the batch: `"padded"` (all lists have the length of the longest list, with a mask) or
+            `"flat"` (the documents of all lists, with offsets).
 
     Example:
         >>> from rankgrad.data import from_arrays
@@ -64,7 +64,7 @@ def collate(lists: Sequence[DocumentList], *, layout: str = "padded") -> PaddedB
         bad_type("lists", "be lists of a data set, `dataset[i]`", got)
     weighted = [each.weights is not None for each in lists]
     if any(weighted) and not all(weighted):
-        bad_value("lists", "all have weights, or all have none", "lists of both forms")
+        bad_value("lists", "all have weights, or all have no weights", "lists with and lists without weights")
     lengths = np.array([len(each.labels) for each in lists])
     n = int(lengths.max())
 

@@ -1,4 +1,4 @@
-"""A data set in memory or mapped from disk: one row of features per document; the rows of a query are consecutive."""
+"""Data sets in memory or mapped from files. Each document has one row of features; rows of a query are consecutive."""
 
 import mmap
 import operator
@@ -19,21 +19,21 @@ _ENDS = (slice(1000), slice(-1000, None))
 
 
 class DocumentList(NamedTuple):
-    """The documents of one query: an element of a `Dataset`. Arrays are views, and may be read-only."""
+    """The documents of one query, as `dataset[i]` returns them. The arrays are views, and may be read-only."""
 
     features: NDArray[np.float32]  # (n, f)
     labels: NDArray[np.float32]  # (n,)
-    qid: Any  # query id, a whole number or text
+    qid: Any  # query id, an integer or text
     docids: NDArray[Any] | None = None  # (n,), text
     weights: NDArray[np.float32] | None = None  # (n,), document weights
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Labelled lists in the flat layout. Arrays may be read-only and mapped from files.
+    """Labelled lists in the flat layout. The arrays may be read-only and mapped from files.
 
-    `dataset[i]` is one list, a `DocumentList`. So a `torch.utils.data.DataLoader` accepts a data set; pass
-    `rankgrad.data.collate` as its `collate_fn`.
+    `dataset[i]` is one list, a `DocumentList`. A `torch.utils.data.DataLoader` also accepts a data set, with the
+    argument `collate_fn=rankgrad.data.collate`.
 
     Example:
         >>> features, labels = np.eye(3, dtype=np.float32), np.array([1., 0., 2.])
@@ -46,15 +46,15 @@ class Dataset:
     features: Features  # (documents, f), NaN for a missing value; an array, or a SciPy matrix in the CSR format
     labels: NDArray[np.float32]  # (documents,)
     offsets: NDArray[np.int64]  # (lists + 1,)
-    qids: NDArray[Any]  # (lists,), whole numbers if all ids are whole numbers, otherwise text
+    qids: NDArray[Any]  # (lists,), integers if all ids are integers, otherwise text
     docids: NDArray[Any] | None = None  # (documents,), text
     name: str = ""  # name in messages and reports
-    best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order, if known
-    feature_names: tuple[str, ...] | None = None  # (f,), names of the columns, if known
-    weights: NDArray[np.float32] | None = None  # (documents,), weights of the documents, for losses that take weights
+    best: NDArray[np.float32] | None = None  # (documents,), scores of the best achievable order; None if unknown
+    feature_names: tuple[str, ...] | None = None  # (f,), names of the columns; None if unknown
+    weights: NDArray[np.float32] | None = None  # (documents,), document weights for the loss; None for no weights
     rows: NDArray[np.int64] | None = None  # (documents,), row of each document in its file; None if rows were not moved
     categories: Categories | None = None  # categorical features and their values; see `rankgrad.data.categories`
-    texts: Any = None  # collection of a text data set, whose first two features are numbers of query and document
+    texts: Any = None  # collection, for a text data set; its features begin with the numbers of query and document
 
     def __post_init__(self) -> None:
         documents = len(self.labels)
@@ -85,7 +85,7 @@ class Dataset:
         try:
             place = operator.index(index)
         except TypeError:
-            bad_type("index", "be a whole number (use `take` for several lists)", type(index).__name__)
+            bad_type("index", "be an integer (use `take` for several lists)", type(index).__name__)
         if not -len(self) <= place < len(self):
             raise IndexError(f"index must be below {len(self)}, the number of lists; got {place}")
         place %= len(self)
@@ -100,7 +100,7 @@ class Dataset:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle. A process that is being started gets the paths of mapped files."""
+        """Return the state for pickle. To start a process, mapped arrays are replaced by the paths of their files."""
         state = dict(self.__dict__)
         if get_spawning_popen() is not None:
             state = {name: _MappedFile.of(value) or value for name, value in state.items()}
@@ -121,11 +121,11 @@ class Dataset:
 
     @property
     def row_qids(self) -> NDArray[Any]:
-        """Query id of each row, `(documents,)`, in the form that estimators in the style of scikit-learn expect."""
+        """Query id of each row, `(documents,)`, for the argument `qid` of estimators such as `rankgrad.Ranker`."""
         return np.repeat(self.qids, self.lengths)
 
     def take(self, lists: Any) -> "Dataset":
-        """Return a data set of these lists, in this order.
+        """Return a data set with the lists that `lists` selects, in this order.
 
         Args:
             lists: indices of lists, a slice, or a boolean array `(lists,)`.
@@ -137,7 +137,7 @@ class Dataset:
         return self.take_rows(rows, offsets, self.qids[lists])
 
     def take_rows(self, rows: NDArray[Any], offsets: NDArray[np.int64], qids: NDArray[Any] | None = None) -> "Dataset":
-        """Return a data set of these rows, divided into lists by `offsets`.
+        """Return a data set with the documents that `rows` selects, divided into lists by `offsets`.
 
         Args:
             rows: indices of documents.
@@ -157,9 +157,9 @@ class Dataset:
         )
 
     def select_features(self, names: Sequence[str] | None) -> "Dataset":
-        """Return the data set with the features of these names, in this order. A name that is missing is an error.
+        """Return the data set with the features `names`, in this order. A name that does not exist is an error.
 
-        If the names of this data set are unknown, or `names` is None, the data set is returned unchanged.
+        If `names` or `feature_names` is None, the data set is returned unchanged.
 
         Args:
             names: names of features, for example those of a model.
@@ -176,21 +176,21 @@ class Dataset:
         return replace(self, features=self.features[:, columns], feature_names=tuple(names), categories=categories)
 
     def without_numbers(self) -> "Dataset":
-        """Return a text data set without the indices of query and document, which rankers of features cannot use.
+        """Return a text data set without its first two features, the numbers of query and document.
 
-        Any other data set is returned unchanged.
+        Rankers that do not read texts cannot use these numbers. Any other data set is returned unchanged.
         """
         if self.texts is None or self.feature_names is None or self.feature_names[:2] != ("query", "document"):
             return self
         if len(self.feature_names) == 2:
-            bad_value("data", "have a feature besides the numbers of query and document, such as bm25", "none")
+            bad_value("data", "have a feature such as bm25, in addition to the numbers of query and document", "none")
         return self.select_features(self.feature_names[2:])
 
     def in_row_order(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return one value per document in the order of the rows of the file.
+        """Return values of documents, sorted in the order of the rows in the file.
 
         Args:
-            values: one value per document, `(documents,)`, such as scores.
+            values: one value per document of this data set, `(documents,)`, such as scores.
         """
         if self.rows is None:
             return values
@@ -200,13 +200,13 @@ class Dataset:
 
 
 class _MappedFile(NamedTuple):
-    """A mapped `.npy` file. A worker of a data loader maps it again, instead of receiving a copy of its content."""
+    """A mapped `.npy` file. A worker of a data loader maps the file again, and does not receive a copy of the array."""
 
     path: str
 
     @staticmethod
     def of(array: Any) -> "_MappedFile | None":
-        """Return the file of an array, or None if the array is not the whole content of a `.npy` file."""
+        """Return the file of an array; None if the array is not the complete content of a mapped `.npy` file."""
         # A slice of a map is also an `np.memmap`, but its base is an array.
         if not isinstance(array, np.memmap) or not isinstance(array.base, mmap.mmap) or array.filename is None:
             return None
@@ -220,7 +220,7 @@ class _MappedFile(NamedTuple):
         return file if same and all(found[end].tobytes() == array[end].tobytes() for end in _ENDS) else None
 
     def open(self) -> NDArray[Any]:
-        """Map the file."""
+        """Map the file, and return the array."""
         return np.load(self.path, mmap_mode="r", allow_pickle=False)
 
 

@@ -1,4 +1,4 @@
-"""Evaluate scores of the documents of a data set. Text data sets are measured as trec_eval does, with all qrels."""
+"""Compute metrics of scores on a data set. For a text data set, they are computed as in trec_eval, with all qrels."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from rankgrad.metrics.metric import Metric
 from rankgrad.metrics.trec import measure_run, to_run
 
 AS_TREC_EVAL = (
-    "Measured as trec_eval does, with all qrels: relevant documents that are not among the candidates also count, "
+    "Computed as in trec_eval, with all qrels: relevant documents that are not among the candidates also count, "
     "and documents with equal scores are ordered by id"
 )
 
@@ -27,19 +27,18 @@ def evaluate_lists(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """Compute metrics of scores, with values in the order of the lists.
+    """Compute metrics of scores. The values per query are in the order of the lists.
 
-    The lists of a text data set are measured as trec_eval does, with the qrels of the collection: see
-    `rankgrad.metrics.measure_run`. `rankgrad.metrics.evaluate` would give higher numbers, because it does not know the
-    relevant documents that the first stage did not find. Queries without qrels are skipped. A custom metric is a
-    function of one list, so it knows only the documents and labels of the list. For other data sets, the labels are
-    those of the lists.
+    For a text data set, metrics are computed as in trec_eval, with the qrels of the collection: see
+    `rankgrad.metrics.measure_run`. Queries without qrels are skipped. `rankgrad.metrics.evaluate` would return higher
+    values, because it ignores relevant documents that the first stage did not find. A custom metric also ignores
+    these documents, because it is a function of one list. For any other data set, the labels of the lists are used.
 
     Args:
         scores: one score per document, `(documents,)`.
         data: labelled lists.
-        metrics: specs or objects of the metrics.
-        bootstrap, seed, confidence: bootstrap interval, as in `rankgrad.metrics.evaluate`.
+        metrics: specs of metrics, or metric objects.
+        bootstrap, seed, confidence: options of the bootstrap interval, as in `rankgrad.metrics.evaluate`.
     """
     options: dict[str, Any] = {"bootstrap": bootstrap, "seed": seed, "confidence": confidence}
     labels = np.asarray(data.labels)
@@ -51,7 +50,7 @@ def evaluate_lists(
     queries = tuple(map(str, data.qids.tolist()))
     places = [place for place, query in enumerate(queries) if query in data.texts.qrels]
     if not places:
-        bad_value("data", "contain a query of the qrels of its collection", f"none in {len(queries)} queries")
+        bad_value("data", "contain a query that is in the qrels of the collection", f"none in {len(queries)} queries")
     values, missing = {}, 0
     if known:
         run = to_run(scores, data.offsets, queries, data.docids.tolist())
@@ -74,7 +73,7 @@ def conventions_of(metric: Metric, text: bool) -> dict[str, str]:
 
     Args:
         metric: the metric.
-        text: True for a text data set, whose ties are in the order of trec_eval.
+        text: True for a text data set; documents with equal scores are then ordered as in trec_eval.
     """
     return (_with_trec_ties(metric) if text else metric).conventions
 

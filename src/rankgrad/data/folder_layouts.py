@@ -1,4 +1,4 @@
-"""Find the files of a data set, in the folder layouts of benchmark sets and custom sets."""
+"""Find the files of a data set. The folder has the layout of a benchmark set or of a custom set."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ _PARTS = range(1, 6)
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """Files of each split; several files of a split are read as one. `validation` and `test` are empty if absent."""
+    """Files of each split. Several files of one split are read as one file. An absent split has no files."""
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
@@ -35,9 +35,9 @@ def find_files(folder: Path, *, fold: int | None = None, depth: int = 0, needs_t
     The upper levels are searched first. With `fold`, the files are `train.txt`, `vali.txt` and `test.txt` in `Fold1`
     (`trainingset.txt`, ... in OHSUMED), or `S1.txt` to `S5.txt`. Without `fold`, the files are `train.txt`, `vali.txt`
     and `test.txt` (`set1.train.txt`, ... in Yahoo). The validation file may also be called `valid.txt`, `val.txt`,
-    `validation.txt` or `dev.txt`. It is optional. The test file is optional if `needs_test` is False. Every file may be
-    plain, `.gz` or `.xz`, or a table such as `train.csv` or `train.parquet`. Names may be in upper or lower case. Two
-    files of one split are an error.
+    `validation.txt` or `dev.txt`. This file is optional. The test file is optional if `needs_test` is False. Every file
+    may be plain, `.gz` or `.xz`, or a table such as `train.csv` or `train.parquet`. Names may be in upper or lower
+    case. Two files of one split are an error.
     """
     for here in folders(folder, depth):
         found = _splits_in(here) if fold is None else _fold_in(here, fold)
@@ -97,7 +97,7 @@ def _files_in(folder: Path) -> dict[str, Path]:
 
 
 def _pick(names: dict[str, Path], split: str, stems: Iterable[str]) -> tuple[Path, ...]:
-    """Return the file of a split, or nothing; two files are an error, except a file and its compressed copy."""
+    """Return the file of a split, or no file. Two files are an error, except a file and its compressed copy."""
     found: list[Path] = []
     for name in (stem + ending for stem in stems for ending in _ENDINGS):
         found += [names[name + suffix] for suffix in _COMPRESSED if name + suffix in names][:1]

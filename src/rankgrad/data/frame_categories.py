@@ -21,7 +21,7 @@ def fit_categories(X: Any, given: Iterable[Any] | None) -> Categories | None:
 
     Args:
         X: array or data frame, `(rows, f)`.
-        given: names or positions of more categorical columns, or None.
+        given: names or positions of additional categorical columns, or None.
     """
     names = column_names(X)
     if names is None and given is None:
@@ -44,7 +44,7 @@ def fit_categories(X: Any, given: Iterable[Any] | None) -> Categories | None:
 
 
 def encode_categories(X: Any, categories: Categories | None) -> Any:
-    """Return X with the positions of the categories instead of the values; NaN for a missing or unknown value.
+    """Return X with positions of categories instead of categorical values; NaN for a missing or unknown value.
 
     Args:
         X: array or data frame with the columns of the training data.

@@ -29,12 +29,12 @@ def from_arrays(
     missing: float | Literal["error"] = "error",
     name: str = "",
 ) -> tuple[Dataset, NDArray[np.int64]]:
-    """Return a data set made from NumPy arrays, and the original row of each of its documents.
+    """Convert NumPy arrays to a data set; also return the original row of each document.
 
     Args:
-        X: features, `(rows, f)`, also a sparse matrix of SciPy.
+        X: features, `(rows, f)`: an array, or a sparse matrix of SciPy.
         y: labels, `(rows,)`, at least 0.
-        qid: query id of each row, in any order; exactly one of `qid` and `group` must be given.
+        qid: query id of each row; rows may be in any order. Exactly one of `qid` and `group` is required.
         group: number of rows of each list, as in LightGBM and XGBoost; the rows of a list are consecutive.
         docids: document id of each row, `(rows,)`.
         missing: number that replaces NaN and infinities in the features; with `"error"`, such values are an error.
@@ -85,9 +85,9 @@ def from_frame(
     missing: float | Literal["error"] = "error",
     name: str = "",
 ) -> Dataset:
-    """Return a data set made from a pandas or polars data frame or an Arrow table; rows may be in any order.
+    """Convert a pandas data frame, a polars data frame or an Arrow table to a data set. Rows may be in any order.
 
-    `Dataset.in_row_order` restores the order of the frame.
+    `Dataset.in_row_order` converts values of documents, such as scores, to the order of the rows of the frame.
 
     Args:
         frame: table with one row per document.
@@ -96,13 +96,13 @@ def from_frame(
         features: names or patterns (`"bm25*"`) of the feature columns, which must be numeric; None for all numeric
             columns that have no other purpose.
         drop: names or patterns of columns that are not features.
-        docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`, if
-            there is one.
+        docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`.
+            Document ids are optional.
         weight: column of the document weights; None for no weights.
-        categorical: names or patterns of feature columns that are categories, also columns of text. Columns of a
-            categorical type need not be given.
+        categorical: names or patterns of the categorical features, which may be columns of text. Columns of a
+            categorical type are always categorical.
         regroup: True to group the rows by query; with False, a query whose rows are not consecutive is an error.
-        missing: number that replaces nulls, NaN and infinities in the features; `"error"` to raise an error for them.
+        missing: number that replaces nulls, NaN and infinities in the features; with `"error"`, they are an error.
         name: name of the data set.
 
     Example:
@@ -163,10 +163,10 @@ def read_parquet(
     name: str | None = None,
     **options: Any,
 ) -> Dataset:
-    """Read a data set from a Parquet file or from a folder that contains several; rows may be in any order.
+    """Read a data set from a Parquet file or from a folder of Parquet files. Rows may be in any order.
 
     Args:
-        path: path of a Parquet file, or of a folder that contains several.
+        path: path of a Parquet file, or of a folder of Parquet files.
         label, qid: columns of labels and query ids, as in `read_table`.
         regroup: as in `read_table`, but True by default.
         name: name of the data set; None for the name of the file.
@@ -177,7 +177,7 @@ def read_parquet(
 
 
 class _Table:
-    """Common operations on pandas, polars and Arrow tables. Only the package of the given table is imported."""
+    """Common operations on pandas, polars and Arrow tables. No other package than that of the table is imported."""
 
     def __init__(self, frame: Any) -> None:
         self.kind = type(frame).__module__.split(".")[0]
@@ -252,7 +252,7 @@ def _labels(y: NDArray[Any], name: str = "labels") -> NDArray[np.float32]:
 def _group_offsets(group: Any, rows: int) -> NDArray[np.int64]:
     sizes = np.asarray(group)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (len(sizes) and sizes.min() < 0):
-        bad_value("group", "be the sizes of the lists, whole numbers of at least 0", sizes)
+        bad_value("group", "be the sizes of the lists, integers of at least 0", sizes)
     if sizes.sum() != rows:
         bad_value("group", f"have the sum {rows}, the number of rows", sizes.sum())
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -266,6 +266,6 @@ def _fill(x: NDArray[np.float32], missing: float | Literal["error"], names: Sequ
         return x
     if missing == "error":
         count = sum(int((~np.isfinite(x[:, j])).sum()) for j in bad)
-        must = "be finite (or set missing= to a number that replaces it)"
+        must = "be finite (or set missing= to a number that replaces such values)"
         bad_value("features", must, f"{count} missing or infinite values in {some([names[j] for j in bad])}")
     return np.where(np.isfinite(x), x, np.float32(missing))

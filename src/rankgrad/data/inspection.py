@@ -58,7 +58,7 @@ def inspect(data: Splits | Dataset) -> Inspection:
     """Inspect a data set or its splits. Mapped data is read in blocks, so little memory is needed.
 
     Counts and duplicates are exact. Statistics of values (fill values, heavy tails, features that reveal the label) are
-    computed from at most 50,000 rows and 50,000 pairs per split. `Overview.sampled` is True if the split has
+    computed from at most 50,000 rows and 50,000 document pairs per split. `Overview.sampled` is True if the split has
     more rows.
 
     Args:

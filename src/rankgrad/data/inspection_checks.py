@@ -28,7 +28,7 @@ class Finding:
 
 
 def only_grade(labels: np.ndarray) -> float | None:
-    """Return the label of all documents, or None if labels differ or there are no documents."""
+    """Return the label that all documents have; None if labels differ or if there are no documents."""
     return float(labels[0]) if len(labels) and labels.min() == labels.max() else None
 
 
@@ -46,7 +46,7 @@ def label_findings(data: Dataset, where: str) -> Iterator[Finding]:
         what = f"The lowest label is {grades[0]:g}."
         yield Finding("error", "negative labels", where, what, "Shift or remove these labels: labels start at 0.")
     if (grades != np.floor(grades)).any():
-        what = "Some labels are not whole numbers."
+        what = "Some labels are not integers."
         yield Finding("note", "real labels", where, what, "Metrics with gain 2^y - 1 use these labels unchanged.")
     if grades[-1] > LARGEST_GRADE:
         what = f"The highest label is {grades[-1]:g}: its gain 2^y - 1 is far above all other gains."
@@ -60,7 +60,7 @@ def _list_findings(data: Dataset, where: str) -> Iterator[Finding]:
     if empty:
         severity = "warning" if empty > lists / 2 else "note"
         what = f"{_of(empty, lists, 'lists')} have no relevant document."
-        do = "Nothing can be learned from them. The metric option empty= decides how they count in the mean."
+        do = "Nothing can be learned from such lists. The metric option empty= determines how they count in the mean."
         yield Finding(severity, "empty queries", where, what, do)
     starts = data.offsets[:-1][lengths > 0]
     flat = np.maximum.reduceat(data.labels, starts) == np.minimum.reduceat(data.labels, starts)
@@ -76,11 +76,11 @@ def _list_findings(data: Dataset, where: str) -> Iterator[Finding]:
         )
     if single := int((lengths == 1).sum()):
         what = f"{_of(single, lists, 'lists')} have a single document."
-        do = "Nothing can be learned from them, and they raise the mean of a metric."
+        do = "Nothing can be learned from such lists, and they increase the mean of a metric."
         yield Finding("note", "single documents", where, what, do)
     if none := int((lengths == 0).sum()):
         what = f"{_of(none, lists, 'lists')} have no document."
-        yield Finding("note", "no documents", where, what, "They count as empty queries.")
+        yield Finding("note", "no documents", where, what, "Such lists count as lists without a relevant document.")
 
 
 def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
@@ -93,7 +93,9 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
     constant = np.flatnonzero(scan.low == scan.high)
     if len(constant):
         what = f"{_features(constant)} {_are(constant)} constant."
-        yield Finding("note", "constant features", where, what, "Remove or keep them: standardising makes them 0.")
+        yield Finding(
+            "note", "constant features", where, what, "Remove or keep these features: standardising makes them 0."
+        )
     copies = _copies(scan, set(constant.tolist()))
     if copies:
         shown = "; ".join(" = ".join(str(j + 1) for j in group) for group in copies[:5])
@@ -105,7 +107,7 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
         certain = strength[j] >= _LEAK
         order = "the order" if scan.agreement[j] > 0.5 else "the reverse order"
         what = f"Feature {j + 1} alone puts {strength[j]:.1%} of {scan.pairs:,} pairs in {order} of their labels."
-        do = "Make sure that its value is known before the label. If the feature is computed from the label, remove it."
+        do = "If the feature is computed from the label, or is known only after the label, remove the feature."
         yield Finding("error" if certain else "warning", "label given away", where, what, do)
     filled = [j for j in range(width) if _has_fill(scan, j)]
     if filled:
@@ -121,7 +123,7 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
     heavy = [j for j in range(width) if _is_heavy(scan, j)]
     if heavy:
         what = (
-            f"{_of(len(heavy), width, 'features')} have heavy tails: the largest value is above 1,000 times the median."
+            f"{_of(len(heavy), width, 'features')} have heavy tails: the largest value is over 1,000 times the median."
         )
         yield Finding("note", "heavy tails", where, what, "Preprocess with log1p,standardise.")
 
@@ -140,7 +142,9 @@ def document_findings(data: Dataset, scan: Scan, where: str) -> Iterator[Finding
         documents = f"{_count(count, 'document')} in {_count(touched, 'list')}"
         have = "has" if count == 1 else "have"
         what = f"{documents} {have} the same features as another document of the list, but a different label."
-        do = "No ranker can distinguish them. Check for a missing feature, or for a join that duplicated rows."
+        do = (
+            "No ranker can distinguish such documents. Check for a missing feature, or for a join that duplicated rows."
+        )
         yield Finding("warning", "contradicting documents", where, what, do)
     if count := int((again & ~contradicts).sum()):
         have = "has" if count == 1 else "have"
@@ -149,7 +153,7 @@ def document_findings(data: Dataset, scan: Scan, where: str) -> Iterator[Finding
 
 
 def shared_findings(one: Dataset, other: Dataset, rows: tuple[Any, Any], where: str) -> Iterator[Finding]:
-    """Yield findings about queries and documents that are in two splits; `rows` has the row hashes of both splits."""
+    """Yield findings about queries and documents that are in both splits. `rows` contains the row hashes of both."""
     shared = np.intersect1d(one.qids.astype(str), other.qids.astype(str))
     if len(shared) == 0:
         return

@@ -14,7 +14,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: a mult
 
 @dataclass(frozen=True)
 class Scan:
-    """Result of a scan: a hash per row, some numbers per column, and a sample of rows."""
+    """Result of a scan: a hash per row, some statistics per column, and a sample of rows."""
 
     low: NDArray[np.float32]  # (f,), lowest value
     high: NDArray[np.float32]  # (f,), highest value
@@ -22,7 +22,7 @@ class Scan:
     columns: NDArray[np.uint64]  # (f,), hash of each column; equal columns have equal hashes
     rows: NDArray[np.uint64]  # (documents,), hash of each row; equal rows have equal hashes
     sample: NDArray[np.float32]  # (rows, f), at most `SAMPLE` rows
-    agreement: NDArray[np.float64]  # (f,), share of pairs that the feature puts in the order of their labels
+    agreement: NDArray[np.float64]  # (f,), share of document pairs that the feature orders as the labels do
     pairs: int  # number of pairs from which `agreement` is computed
 
 
@@ -65,8 +65,8 @@ def _multipliers(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
 def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.float64], int]:
     """Return the share of document pairs that each feature orders as the labels do, and the number of pairs.
 
-    The labels of a pair differ. A pair with equal values of the feature counts as half. If there are no pairs, the
-    share is 0.5.
+    The two documents of a pair have different labels. If they have equal values of the feature, the pair counts as
+    half. If there are no pairs, the share is 0.5.
     """
     documents, width = dataset.features.shape
     agreed = np.full(width, 0.5)

@@ -11,7 +11,7 @@ from rankgrad.data.sparse_rows import Features, stack_rows
 
 
 class ChunkRows(NamedTuple):
-    """Consecutive documents of a file, and the lists whose first documents are among them."""
+    """Consecutive documents of a file. `starts` and `qids` describe the lists that begin in these documents."""
 
     features: Features  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
@@ -69,7 +69,7 @@ def _joined(parts: list[ChunkRows]) -> ChunkRows:
 
 
 def _split(rows: ChunkRows) -> tuple[ChunkRows, ChunkRows]:
-    """Return all lists except the last, and a copy of the last list; a view would keep all lists in memory."""
+    """Return all lists except the last, and the last list. It is a copy: a view would keep all lists in memory."""
     at = int(rows.starts[-1])
     features, labels, docids, starts, qids = rows
     whole = ChunkRows(features[:at], labels[:at], None if docids is None else docids[:at], starts[:-1], qids[:-1])

@@ -1,4 +1,4 @@
-"""Load the splits of a data set: a benchmark set by name, a custom set by folder, a generated or a text data set."""
+"""Load the splits of a benchmark set (by name), a custom set (by folder), a synthetic data set or a text data set."""
 
 import os
 import re
@@ -27,11 +27,11 @@ from rankgrad.spec import no_cutoff, show, spell
 class TableForm(NamedTuple):
     """Columns of the tables in a folder."""
 
-    columns: Columns  # columns that the user gave
-    feature_names: Sequence[str] | None  # names of the features of a model; None for those of the training table
+    columns: Columns  # columns that the user named
+    feature_names: Sequence[str] | None  # features of a model; None for the features of the training table
     categories: (
         Mapping[str, tuple[str, ...]] | None
-    )  # categories of a model by name; None for those of the training table
+    )  # categories of a model, by column name; None for the categories of the training table
 
 
 GENERATED = ("synthetic", "web30k-shape")
@@ -41,7 +41,7 @@ _LONGEST_PATH = 4096
 
 
 def datasets() -> tuple[BenchmarkFacts, ...]:
-    """Return the published facts about the sets that `load` knows by name.
+    """Return the published facts about each data set that `load` finds by name.
 
     Example:
         >>> [facts.name for facts in datasets()][:3]
@@ -92,7 +92,8 @@ def load(
         columns: columns of tables; None for columns with usual names, see `Columns`.
         regroup: True to accept the rows of a query in any order.
         feature_names: names of the columns that are features, for tables; None for the columns of the training table.
-        categories: categories of the categorical columns by name, for tables; None for those of the training table.
+        categories: categories of the categorical columns, by column name, for tables; None for the categories of the
+            training table.
         sparse: True for features as SciPy matrices in the CSR format, for LETOR text with very many features.
 
     Example:
@@ -163,7 +164,7 @@ def text_source(name: str | os.PathLike[str]) -> Any:
 
 
 def data_label(name: str) -> str:
-    """Return the name of a data set in tables; for a text data set, its option `name` or the name of its folder.
+    """Return the name of a data set for tables of results. For a text data set, it is the option `name` or the folder.
 
     Example:
         >>> data_label("text:path=collections/Robust04,depth=150"), data_label("MQ2008")
@@ -238,7 +239,7 @@ def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str
     searched = ", ".join(str(place) for place in [*named, top])
     raise FileNotFoundError(
         f"root must contain {facts.name} as {wanted} (plain, .gz or .xz); got no such files in {searched}. "
-        f"Put them there, or give the folder that contains {facts.name}/ as root= or RANKGRAD_DATA"
+        f"Put the files there, or give the folder that contains {facts.name}/ as root= or RANKGRAD_DATA"
     )
 
 
@@ -279,7 +280,7 @@ def _load_folder(
 def _read_tables(
     files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], regroup: bool, form: TableForm
 ) -> Splits:
-    """Read the tables of a folder. The features of all parts are the features of the training table, or of a model."""
+    """Read the tables of a folder. All parts have the features of the training table or, with `form`, of a model."""
     parts: dict[str, Dataset | None] = dict.fromkeys(SPLITS)
     names, categories = form.feature_names, form.categories
     for split in SPLITS:

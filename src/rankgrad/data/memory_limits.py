@@ -1,4 +1,4 @@
-"""Limits on the memory that a data set may need: the memory of the machine, and a multiple of the size of its text."""
+"""Limits on the memory of a data set: the memory of the machine, and a multiple of the size of the text files."""
 
 import os
 from contextlib import suppress
@@ -17,7 +17,7 @@ RATIO = 200
 
 
 def check_memory(name: str, shape: tuple[int, ...], dtype: Any, advice: str) -> None:
-    """Check that an array of a data set fits in the memory of the machine; the error message recommends `advice`."""
+    """Check that an array of a data set fits in the memory of the machine. The error message contains `advice`."""
     need = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
     if need > have:
@@ -26,7 +26,7 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: Any, advice: str) -> 
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that are free for this process, by the limits of the machine and its control group.
+    """Return the number of free bytes of memory, within the limits of the machine and of its control group.
 
     If the system does not report the free memory, return the memory of the machine.
     """
@@ -52,7 +52,7 @@ def too_sparse(documents: int, features: int, text: int) -> bool:
 
 
 def refuse_sparse(path: Path, line: int | None, documents: int, features: int) -> LetorError:
-    """Return the error about a feature matrix that is too large for its file; `line` has the largest feature id."""
+    """Return the error about a feature matrix that is too large; `line` is the line with the largest feature id."""
     size = f"{documents:,} documents x {features:,} features are {documents * features * 4 / 1e9:,.1f} GB, almost all 0"
     expected = f"smaller ids, or sparse=True (--sparse) for a sparse matrix, or features={features} for a dense matrix"
     return LetorError(path, line, f"feature id {features} makes the data too large: {size}", expected)

@@ -1,4 +1,4 @@
-"""Make lists from rows of documents: join the runs of a query, and find or regroup queries with several runs."""
+"""Divide rows into lists: join runs of documents, and find or regroup queries with several runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,8 @@ _SLAB = 64 << 20  # number of bytes that `reorder` moves at a time
 class QueryRuns:
     """Runs of consecutive documents with the same query id, in the order of the files.
 
-    `error(path, line, problem, expected)` makes the error about a query that occurs again. For a table, lines are rows.
+    `error(path, line, problem, expected)` returns the error about a query that occurs again. For a table, `line` is the
+    row.
     """
 
     def __init__(self, error: Callable[[Path, int, str, str], Exception] = LetorError) -> None:
@@ -26,12 +27,12 @@ class QueryRuns:
         self._parts: list[list[NDArray[Any]]] = []  # first rows, lines of these rows, indices into _paths, query ids
 
     def add(self, path: Path, rows: NDArray[np.int64], lines: NDArray[np.int64], qids: NDArray[Any]) -> None:
-        """Add the runs of the next block. If the first of them continues the last run so far, it is not added.
+        """Add the runs of the next block. If the first of these runs continues the previous run, it is not added.
 
         Args:
             path: path of the file.
-            rows: first document of each run, counted over all files.
-            lines: line of each of these documents in the file.
+            rows: index of the first document of each run, over all files.
+            lines: line of the first document of each run, in the file `path`.
             qids: query id of each run.
         """
         continues = bool(self._parts and len(qids)) and str(self._parts[-1][3][-1]) == str(qids[0])
@@ -46,7 +47,7 @@ class QueryRuns:
             self._parts = [self._joined()]
 
     def joined(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Return the first row and the query id of each run; the ids are all whole numbers or all text."""
+        """Return the first row and the query id of each run. Either all ids are integers, or all ids are text."""
         rows, _, _, qids = self._joined()
         return rows, qids
 
@@ -85,7 +86,7 @@ def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
 def regroup_runs(
     starts: NDArray[np.int64], qids: NDArray[Any], documents: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Group runs by query. Queries are in the order of their first runs; the documents of a query keep their order.
+    """Group runs by query. Queries are in the order of their first runs. Documents of a query are in the old order.
 
     Returns:
         the old row of each new row, `(documents,)`; the number of documents of each query, `(queries,)`; the index of
@@ -108,7 +109,7 @@ def regroup_runs(
 
 
 def reorder(rows: NDArray[Any], source: NDArray[Any]) -> None:
-    """Move row `source[i]` to row `i`, in place. A few columns are moved at a time, so that little memory is needed."""
+    """Move row `source[i]` to row `i`, in place. To need little memory, only a few columns are moved at a time."""
     table = rows.reshape(len(rows), -1)
     step = max(1, _SLAB // max(1, len(rows) * rows.dtype.itemsize))
     for column in range(0, table.shape[1], step):

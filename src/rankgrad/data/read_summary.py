@@ -1,4 +1,4 @@
-"""Summary of reading LETOR files: counts of lines and documents, which can be printed as text."""
+"""The summary of a reader: counts of lines and documents, which `print` shows as text."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """Counts of the lines and documents that a reader read; `print` shows them as text.
+    """Counts of lines and documents in the files that a reader read; `print` shows these counts as text.
 
     Example:
         >>> print(ReadSummary(("a.txt",), 2_000_000, 7, 5, 2, 46, 1, 1, missing=3, seconds=0.5))
@@ -17,18 +17,18 @@ class ReadSummary:
     """
 
     files: tuple[str, ...]  # paths of the files, in the order of reading
-    bytes: int  # number of bytes: of text after decompression, or of the files of a table
-    lines: int  # number of lines of all kinds; 0 for a table
+    bytes: int  # number of bytes of the decompressed text, or of the files of a table
+    lines: int  # number of lines, also blank lines and comments; 0 for a table
     documents: int  # number of documents
     lists: int  # number of lists, one per query
     features: int  # number of features per document
     blank_lines: int  # number of lines without text
     comment_lines: int  # number of lines that begin with #
     missing: int = 0  # number of values that were not finite and were replaced
-    regrouped: int = 0  # number of runs of documents that were moved to the other documents of their query
+    regrouped: int = 0  # number of runs of documents that were moved, to join the documents of each query
     replaced_docids: int = 0  # number of document ids with bytes that are not UTF-8, which are replaced by U+FFFD
     seconds: float = 0.0  # duration of reading
-    cached: bool = False  # True if the arrays are mapped from a cache; the counts are those of the first read
+    cached: bool = False  # True if the arrays are mapped from a cache; the counts are from the first reading
     widest: int | None = None  # largest feature id in LETOR text; None for a table and for an older cache
 
     @property
@@ -49,7 +49,7 @@ class ReadSummary:
         if self.missing:
             rows.append(f"{_count(self.missing, 'missing value')} filled")
         if self.regrouped:
-            rows.append(f"{_count(self.regrouped, 'run')} of documents moved to the other documents of their query")
+            rows.append(f"{_count(self.regrouped, 'run')} of documents moved, to join the documents of each query")
         if self.replaced_docids:
             rows.append(f"{_count(self.replaced_docids, 'document id')} with bytes that are not UTF-8, shown as \ufffd")
         size = f"{self.bytes / 1e6:,.1f} MB"
@@ -62,7 +62,7 @@ class ReadSummary:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ReadSummary":
-        """Return the summary of LETOR files from the result of `to_json`.
+        """Return the summary of a reader from the result of `to_json`.
 
         Args:
             values: result of `to_json`.

@@ -1,4 +1,4 @@
-"""Rows of a sparse feature matrix (SciPy, in the CSR format): they become dense only in small parts."""
+"""Operations on feature matrices that may be sparse (SciPy, CSR format). Only small parts of them become dense."""
 
 from typing import Any, TypeAlias
 
@@ -21,12 +21,12 @@ def dense(rows: Features) -> NDArray[np.float32]:
 
 
 def rows_per_block(features: Features, most: int) -> int:
-    """Return the number of rows that are processed at a time: `most`, or fewer if they are sparse, to save memory."""
+    """Return the number of rows to process at a time: `most`, or fewer for a sparse matrix, to save memory."""
     return min(most, max(1, _DENSE // max(1, features.shape[1]))) if is_sparse(features) else most
 
 
 def stack_rows(parts: list[Features]) -> Features:
-    """Return the rows of several feature matrices, one below the other; sparse if one of them is sparse."""
+    """Stack feature matrices, one below the other. The result is sparse if at least one matrix is sparse."""
     if not any(map(is_sparse, parts)):
         return np.concatenate(parts)
     from scipy import sparse
@@ -35,7 +35,7 @@ def stack_rows(parts: list[Features]) -> Features:
 
 
 def widen(features: Features, width: int) -> Features:
-    """Return the features with columns of 0 at the end, so that there are `width` columns."""
+    """Return the features with `width` columns: columns of zeros are appended."""
     if not is_sparse(features):
         return np.pad(features, ((0, 0), (0, width - features.shape[1])))
     from scipy import sparse

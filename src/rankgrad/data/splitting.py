@@ -16,12 +16,12 @@ Lists = NDArray[np.int64]
 
 
 def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
-    """Choose lists to hold out by seed and query id; return the indices of the kept and of the held-out lists.
+    """Choose lists to hold out, by seed and query id. Return the indices of the training and the held-out lists.
 
     The lists are sorted by a hash of the seed and the query id, and the first lists are held out. So the choice does
-    not depend on the order of the lists, and it changes little when lists are added. Only lists in which the labels
-    differ are held out, because in any other list, every order has the same metric. The number of held-out lists
-    is rounded. At least one list is kept.
+    not depend on the order of the lists, and it changes little if lists are added. A list is held out only if its
+    labels differ, because otherwise every order of the list has the same metric. The number of held-out lists is
+    rounded. At least one list remains for training.
 
     Args:
         data: training lists.
@@ -59,7 +59,7 @@ def lists_with_different_labels(data: Dataset) -> Lists:
 
 
 def query_order(data: Dataset, lists: Lists, seed: int) -> Lists:
-    """Return lists in the order of a hash of the seed and their query ids.
+    """Return the indices `lists`, sorted by a hash of the seed and the query id of each list.
 
     Args:
         data: labelled lists.
@@ -70,7 +70,7 @@ def query_order(data: Dataset, lists: Lists, seed: int) -> Lists:
 
 
 def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
-    """Hold out training lists as the validation part, if the splits have none, and return the resulting splits.
+    """Return the splits with a validation part. If there is no such part, training lists are held out for it.
 
     Args:
         splits: splits with or without a validation part.
@@ -118,5 +118,5 @@ def _split(splits: Splits, kept: Lists, held: Lists) -> Splits:
 
 
 def _sort_key(seed: int, query: object) -> bytes:
-    """Return the key by which `held_out` sorts a query, for this seed."""
+    """Return the key of a query, for this seed; `held_out` sorts queries by this key."""
     return hashlib.blake2b(f"{seed} {query}".encode(), digest_size=8).digest()

@@ -1,11 +1,12 @@
-"""Generate lists that are similar to those of web search, and whose best achievable order is known.
+"""Generate lists that are similar to lists of web search. The best achievable order of each list is known.
 
-A document's utility `u = f(x)` is a fixed non-linear function of its features. Its label is the grade of
-`u - (mean of u in the list) + (query effect) + noise`. Query effects and list means shift all documents
-of a list by the same amount. They do not change the order of the list, but a pointwise regression must predict them.
-The noise is normal, hence log-concave. So of two documents, the document with the higher utility is at least as likely
-to have the higher label, for all values of the other labels. Therefore no ranker is better in expectation than the
-order by `u`, for any metric that rewards higher labels at the top.
+The utility `u = f(x)` of a document is a fixed non-linear function of its features. Thresholds convert the sum
+`u - (mean of u in the list) + (query effect) + noise` to the label of the document. The query effect and the mean of a
+list shift all documents of the list by the same amount. This shift does not change the order of the list, but a
+pointwise regression must predict it. The noise is normal, and therefore log-concave. So if one of two documents has the
+higher utility, it is at least as likely as the other document to have the higher label, for all values of the other
+labels. Therefore, in expectation, no ranker is better than the order by `u`, for any metric that rewards higher labels
+at the top.
 """
 
 import inspect
@@ -43,9 +44,9 @@ def synthetic(
     """Generate synthetic train, validation and test lists; validation and test have `lists / 3` lists each.
 
     List lengths are log-normal, at least 1. Most documents have low grades. Features are heavy-tailed, rounded or
-    bounded, and their means differ per query. More than half of the features are useless, or noisy copies of other
-    features. Every split has `best`: the utility of each document, without noise. The order by `best` is the best
-    achievable order (see `achievable`). The same seed gives the same data set.
+    bounded. The mean of a feature is different for each query. Only 10 features have an effect on the labels; the other
+    features are noise or noisy copies of these 10. Every split has `best`: the utility of each document, without noise.
+    The order by `best` is the best achievable order (see `achievable`). The same seed gives the same data set.
 
     Args:
         lists: number of training lists.
@@ -87,7 +88,7 @@ def synthetic(
 
 
 def true_features(features: int = 46, *, seed: int = 0) -> tuple[int, ...]:
-    """Return the positions of the features on which the labels of `synthetic` depend, from 0 and in this order.
+    """Return the sorted positions, from 0, of the features that have an effect on the labels of `synthetic`.
 
     Args:
         features: number of features, at least 10.
@@ -103,10 +104,10 @@ def true_features(features: int = 46, *, seed: int = 0) -> tuple[int, ...]:
 
 
 def web30k_shape(scale: float = 1.0, *, seed: int = 0) -> Splits:
-    """Generate a data set as large as Fold 1 of WEB30K: 18,919 training lists, 120 documents on average, 136 features.
+    """Generate a data set as large as Fold 1 of WEB30K: 18,919 training lists, 120 documents per list, 136 features.
 
     Args:
-        scale: number of lists relative to WEB30K; 1.0 needs 2 GB of memory.
+        scale: number of lists relative to WEB30K; the scale 1.0 needs 2 GB of memory.
         seed: random seed.
 
     Example:
@@ -124,7 +125,7 @@ def web30k_options(scale: float = 1.0, *, seed: int = 0) -> dict[str, Any]:
 
 
 def check_synthetic(**options: Any) -> None:
-    """Check the options of `synthetic`, and check that the lists fit in memory; nothing is generated."""
+    """Check the options of `synthetic`, and check that the machine has enough memory; nothing is generated."""
     given = inspect.signature(synthetic).bind(**options)
     given.apply_defaults()
     seed = given.arguments.pop("seed")
@@ -163,7 +164,7 @@ class _Simulator:
     """Generator of synthetic documents. All splits share its column order and its formula of the utility."""
 
     shown: NDArray[np.int64]  # (features,), index of the generated column for each column of the result
-    copied: NDArray[np.int64]  # (copies,), index of the signal that each noisy copy repeats
+    copied: NDArray[np.int64]  # (copies,), index of the column that each noisy copy repeats
     weights: NDArray[np.float64]  # (7,), weights of the terms of the utility
     scale: float = 1.0  # number by which the utility is multiplied
 
@@ -180,7 +181,7 @@ class _Simulator:
     def documents(
         self, rng: np.random.Generator, lengths: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Draw synthetic documents: the features, `(documents, features)`, and the utility, `(documents,)`."""
+        """Generate random documents: the features, `(documents, features)`, and the utility, `(documents,)`."""
         width, owner = len(self.shown), np.repeat(np.arange(len(lengths)), lengths)
         offsets = 0.7 * rng.standard_normal((width, len(lengths)), dtype=np.float32)
         x = np.empty((len(owner), width), dtype=np.float32)
@@ -198,7 +199,7 @@ class _Simulator:
         return x, utility
 
     def _utility(self, shown: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Compute the utility, `(rows,)`, from the signals, `(10, rows)`, which are rounded as in the features."""
+        """Compute the utility, `(rows,)`, from the 10 features on which it depends, `(10, rows)`."""
         a, w = _undo_shapes(shown.astype(np.float64)), self.weights
         sums = w[0] * a[0] + w[1] * np.tanh(2 * a[1]) - w[2] * np.abs(a[2])
         products = w[3] * a[3] * a[4] + w[4] * np.where(a[5] > 0, a[6], 0.0)
@@ -213,7 +214,7 @@ def _heavy(column: NDArray[np.float32]) -> None:
 
 
 def _counted(column: NDArray[np.float32]) -> None:
-    """Convert a synthetic feature to small whole numbers, like term frequencies."""
+    """Convert a synthetic feature to small integers, like term frequencies."""
     column += 1.5
     np.floor(np.exp(column, out=column), out=column)
 
@@ -237,7 +238,7 @@ _SHAPES = (_heavy, _counted, _bounded, _scaled)
 
 
 def _undo_shapes(shown: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Undo `_SHAPES`: return the normal values of the signals, `(signals, rows)`; the rounding is not undone."""
+    """Undo `_SHAPES`: compute the normal values of the columns `shown`, `(columns, rows)`. Rounding is not undone."""
     a = np.empty_like(shown)
     a[0::4] = np.log(shown[0::4]) / 1.5
     a[1::4] = np.log(shown[1::4] + 0.5) - 1.5
@@ -247,7 +248,7 @@ def _undo_shapes(shown: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _lengths(rng: np.random.Generator, lists: int, mean: float) -> NDArray[np.int64]:
-    """Draw log-normal lengths of synthetic lists with this mean; the minimum is 1, the maximum is `10 * mean`."""
+    """Return random log-normal lengths of synthetic lists, with mean `mean`, minimum 1 and maximum `10 * mean`."""
     spread = 0.6
     drawn = np.exp(np.log(mean) - spread**2 / 2 + spread * rng.standard_normal(lists))
     return np.clip(np.round(drawn), 1, max(1, 10 * mean)).astype(np.int64)

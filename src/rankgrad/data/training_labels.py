@@ -1,4 +1,4 @@
-"""Check labels before training, by the rules of `inspect`: labels must differ, and large labels are a warning."""
+"""Check labels before training, as in `inspect`: equal labels are an error, and large labels cause a warning."""
 
 import re
 import warnings
@@ -14,8 +14,8 @@ _GAINS = re.compile(r"^(?!own:)(?!.*gain=.?linear).*(dcg|lambda|unique_softmax|\
 def check_labels_differ(data: Dataset) -> None:
     """Raise an error if all labels are equal, because nothing can be learned from such lists.
 
-    One document is accepted, because scikit-learn requires that `fit` accepts one row, or reports the number of rows in
-    the error.
+    A single document is accepted. The reason: scikit-learn requires that `fit` accepts one row, or that the error of
+    `fit` contains the number of rows.
     """
     if (grade := only_grade(data.labels)) is not None and len(data.labels) > 1:
         got = f"{grade:g} for every document of {data.name or 'the training lists'}"

@@ -1,4 +1,4 @@
-"""Truncate long lists for training. Do not truncate lists for evaluation, because this changes their metrics."""
+"""Truncate long lists for training. Do not truncate lists for evaluation, because this changes the metrics."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ POLICIES = ("none", "top", "random")
 
 
 def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, by: Any = None) -> Dataset:
-    """Return the data set with at most `k` documents per list, for training only; the order of documents is kept.
+    """Return the data set with at most `k` documents per list, for training only. The order of documents is unchanged.
 
     `"none"` keeps all documents. `"top"` keeps the first `k` documents, or the `k` documents with the highest values
-    of `by`. `"random"` draws `k` documents. If a list has relevant documents (label above 0) but none is drawn, a
-    relevant document replaces the last drawn document.
+    of `by`. `"random"` keeps a random sample of `k` documents. If a list has relevant documents (label above 0) and
+    the sample has none, a relevant document replaces one document of the sample.
 
     Args:
         dataset: data set to truncate; if no list is longer than `k`, it is returned unchanged.
         k: maximum number of documents per list, at least 1.
         policy: `"none"`, `"top"` or `"random"`.
-        seed: random seed of the draw.
+        seed: random seed of the sample.
         by: index of a feature, or scores `(documents,)`, for the policy `"top"`.
 
     Example:
@@ -32,7 +32,7 @@ def truncate(dataset: Dataset, k: int, policy: str = "none", *, seed: int = 0, b
     """
     one_of("policy", policy, POLICIES)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        bad_value("k", "be a whole number of at least 1", k)
+        bad_value("k", "be an integer of at least 1", k)
     if by is not None and policy != "top":
         bad_value("by", "be None unless policy is 'top'", f"a value with policy {policy!r}")
     if policy == "none" or not (dataset.lengths > k).any():
@@ -75,7 +75,7 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
 
 
 def _ranks_by_key(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rank of each row in its list by increasing key, from 0; equal keys by position, and NaN last."""
+    """Return the rank of each row in its list, from 0: smallest key first, NaN last, equal keys in row order."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))
     ranks = np.empty(len(keys), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Write data sets as LETOR text, as Parquet, and as a cache. Files appear completely or not at all."""
+"""Write data sets as LETOR text, as Parquet, and as a cache. An error or interruption leaves no incomplete file."""
 
 import gzip
 import lzma
@@ -30,15 +30,16 @@ _NAMED = re.compile(rb"docid[\t\v\f ]*=", re.IGNORECASE)  # `read_letor` reads `
 
 
 def write_letor(dataset: Dataset, path: str | os.PathLike[str]) -> None:
-    """Write LETOR text, `label qid:ID 1:value 2:value ... # docid`, with every feature of every document.
+    """Write a data set as LETOR text: `label qid:ID 1:value 2:value ... # docid`, with all features of each document.
 
-    `read_letor` reads the same labels, features, query ids and document ids. Numbers are the shortest decimals that are
-    read as the same float32. NaN is written as `nan`, for `read_letor(..., missing=np.nan)`; -0.0 is written as 0. If
-    all query ids are texts such as `"12"`, they are read as whole numbers. The names of features are not written.
+    `read_letor` restores the labels, features, query ids and document ids. A number is written as the shortest decimal
+    from which `read_letor` restores the same float32. NaN is written as `nan`; to restore it, use `missing=np.nan`.
+    -0.0 is written as 0. If all query ids are texts such as `"12"`, `read_letor` returns integers. The names of
+    features are not written.
 
     Args:
-        dataset: lists to write. It is an error if text cannot represent them: a list without documents, document
-            weights, infinities, a query id with a space.
+        dataset: lists to write. A list without documents, document weights, an infinity or a query id with a space is
+            an error, because LETOR text cannot represent it.
         path: path of the file. If it ends in `.gz` or `.xz`, the file is compressed.
 
     Example:
@@ -54,7 +55,11 @@ def write_letor(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     if not len(dataset.labels) or not dataset.features.shape[1]:
         bad_value("dataset", "have at least one document and one feature to be written as LETOR text", dataset)
     if dataset.weights is not None:
-        bad_value("dataset", "have no weights to be written as LETOR text (use write_parquet)", "document weights")
+        bad_value(
+            "dataset",
+            "have no document weights, because LETOR text cannot represent them (use write_parquet)",
+            "weights",
+        )
     qids = [_letor_qid(qid) for qid in dataset.qids.tolist()]
     clear_leftovers(path.parent, path.name)
     with writing(path) as file, naming(path), _compressing(file, path) as packed:
@@ -66,10 +71,11 @@ def write_letor(dataset: Dataset, path: str | os.PathLike[str]) -> None:
 
 
 def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
-    """Write a Parquet file with one row per document; needs pyarrow (extra `frames`).
+    """Write a data set as a Parquet file with one row per document.
 
-    The columns are `label`, `qid`, `docid` and `weight` if the data set has them, and then one column per feature, with
-    the names of the features, or `f1`, `f2`, ... Row groups have about 32 MB, and contain complete lists.
+    The first columns are `label`, `qid` and, if the data set has document ids or weights, `docid` and `weight`. Then
+    there is one column per feature, with the name of the feature, or `f1`, `f2`, ... A row group contains complete
+    lists and has about 32 MB. This function needs pyarrow (extra `frames`).
 
     Args:
         dataset: lists to write; a list without documents is an error.
@@ -110,7 +116,7 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
 
     Args:
         dataset: lists to write.
-        folder: new folder, empty folder, or folder with a cache to replace.
+        folder: path of a new folder, of an empty folder, or of a cache to replace.
 
     Example:
         >>> from rankgrad.data import from_arrays, open_cache
@@ -138,7 +144,7 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
 
 
 def _row_groups(dataset: Dataset) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of rows and of lists: complete lists with about `_ROW_GROUP` features, at least one list."""
+    """Yield the rows and the lists of each row group: at least one list, and up to `_ROW_GROUP` values of features."""
     offsets = np.asarray(dataset.offsets, dtype=np.int64)
     rows, start = max(1, _ROW_GROUP // max(1, dataset.features.shape[1])), 0
     while start < len(dataset):
@@ -148,14 +154,14 @@ def _row_groups(dataset: Dataset) -> Iterator[tuple[slice, slice]]:
 
 
 def _check_rows(dataset: Dataset, form: str) -> None:
-    """Check that lists can be restored from the query ids of rows."""
+    """Check that a reader can restore the lists from the query ids of the rows."""
     if len(empty := np.flatnonzero(dataset.lengths == 0)):
         got = f"no documents for query {dataset.qids[empty[0]]}"
         bad_value("dataset", f"have at least one document per list to be written as {form}", got)
     ids, counts = np.unique(dataset.qids.astype(np.str_), return_counts=True)
     if len(counts) and counts.max() > 1:
         got = f"{counts.max()} lists with the id {ids[counts.argmax()]}"
-        bad_value("dataset", f"have different query ids to be written as {form}", got)
+        bad_value("dataset", f"have a different query id for each list to be written as {form}", got)
 
 
 def _feature_names(dataset: Dataset) -> Sequence[str]:
@@ -186,7 +192,7 @@ def _letor_lines(dataset: Dataset, rows: slice, qids: list[bytes]) -> Iterator[b
 
 
 def _decimals(values: NDArray[np.float32]) -> list[list[bytes]]:
-    """Return the shortest decimals that `float`, rounded to float32, reads as the same values."""
+    """Return each value as the shortest decimal from which `float`, rounded to float32, restores the value."""
     values = values.astype(np.float32) + np.float32(0)  # -0.0 becomes 0.0
     text = values.astype(_NUMBER)
     found: list[list[bytes]] = text.tolist()
@@ -205,10 +211,10 @@ def _letor_qid(qid: Any) -> bytes:
 
 
 def _letor_comment(docid: Any) -> bytes:
-    """Return the comment with a document id; an empty text for an empty id."""
+    """Return the comment that contains a document id; for an empty id, return an empty comment."""
     text = _encoded(docid)
     if text is None or len(str(docid)) > LONGEST_ID or _NOT_IN_DOCID.search(text):
-        must = f"be text of at most {LONGEST_ID} characters on one line that neither begins nor ends with a space"
+        must = f"be one line of at most {LONGEST_ID} characters, without a space at its beginning or end,"
         bad_value("document ids", f"{must} to be written as LETOR text", repr(docid))
     if _NAMED.match(text):
         if _SPACE.search(text):

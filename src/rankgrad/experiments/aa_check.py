@@ -5,9 +5,11 @@ find, so a test at level 0.05 should be significant in 5% of the cases. Two kind
 
 - divisions of the real seeds of each row: all, or 126 random ones. The same few runs are used many times, so the rate
   is not exact;
-- drawn rows, whose variances (of training runs, and of the rest per query) are estimated from the real row.
+- simulated rows. They have the variances of a real row: the variance of the training runs and, per query, the variance
+  of the rest.
 
-Two other tests are measured for comparison. They first average over seeds, and count only queries as random.
+Two other tests are measured for comparison. They first average over seeds, and treat only the queries as
+random.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +23,7 @@ import numpy as np
 from rankgrad.experiments import statistics
 from rankgrad.experiments.seed_variance import TESTS, RunValues, compare_runs
 
-SPLITS = 2000  # number of drawn cases
+SPLITS = 2000  # number of simulated cases
 LEVEL = 0.05
 _ROUNDS = 399  # of the bootstrap and the randomisation test
 _MOST = 126  # maximum number of divisions per row: all divisions of ten seeds
@@ -44,7 +46,7 @@ class FalsePositives:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval of the rate with confidence 95% (Wilson), for independent cases."""
+        """95% interval of the rate (Wilson's method). It is valid only if the cases are independent."""
         if not self.cases:
             return 0.0, 1.0
         z, n, p = 1.96, self.cases, self.rate
@@ -54,12 +56,12 @@ class FalsePositives:
 
 @dataclass(frozen=True)
 class AACheck:
-    """False positives per test: for the divisions of real seeds, and for drawn rows."""
+    """False positives per test: for the divisions of real seeds (`real`), and for simulated rows (`drawn`)."""
 
     real: Mapping[str, FalsePositives]
     drawn: Mapping[str, FalsePositives]
     rows: int  # number of rows with at least four seeds
-    seeds: tuple[int, ...]  # numbers of seeds of these rows
+    seeds: tuple[int, ...]  # all different numbers of seeds that these rows have
     level: float = LEVEL
 
 
@@ -86,12 +88,12 @@ def aa_checks(
 def aa_check(
     rows: Iterable[RunValues], *, splits: int = SPLITS, level: float = LEVEL, seed: int = 0, real: bool = True
 ) -> AACheck:
-    """Compare rows with themselves: halves of their seeds, and `splits` drawn pairs of rows.
+    """Compare rows with themselves: halves of their seeds, and `splits` simulated pairs of rows.
 
     Args:
-        rows: values of rows; rows with fewer than four seeds, or with no query that counts, are left out.
+        rows: values of rows; a row with fewer than four seeds, or whose queries are all skipped, is left out.
         real: False to leave out the divisions of the real seeds.
-        splits: number of drawn pairs, with about the same number for each row.
+        splits: number of simulated pairs, with about the same number for each row.
         level: level of the tests.
         seed: random seed.
     """
@@ -107,7 +109,7 @@ def aa_check(
 
 
 def _tests() -> dict[str, Callable[[RunValues, RunValues, int], float]]:
-    """Return the p-value of each test as a function of two rows and a random seed."""
+    """Return, for each test, a function that computes the p-value from two rows and a random seed."""
 
     def with_runs(test: str) -> Callable[[RunValues, RunValues, int], float]:
         return lambda a, b, seed: compare_runs(a, b, test=test, rounds=_ROUNDS, seed=seed).p
@@ -130,9 +132,9 @@ def _count(pairs: Iterable[tuple[RunValues, RunValues]], level: float) -> dict[s
 
 
 def _halves(row: RunValues) -> Iterator[tuple[RunValues, RunValues]]:
-    """Yield the divisions of a row's seeds into two halves; if their number is odd, one seed is left out.
+    """Yield the divisions of a row's seeds into two halves; if the number of seeds is odd, one seed is left out.
 
-    If there are more than `_MOST` divisions, random ones are drawn.
+    If there are more than `_MOST` divisions, only `_MOST` random divisions are yielded.
     """
     half = row.seeds // 2
     if comb(row.seeds, half) * comb(row.seeds - half, half) > 2 * _MOST:
@@ -153,7 +155,7 @@ def _part(row: RunValues, seeds: Any) -> RunValues:
 
 
 def _drawn(row: RunValues, generator: np.random.Generator) -> tuple[RunValues, RunValues]:
-    """Draw two rows with the variances of a real row. Each drawn row has half as many seeds."""
+    """Simulate two rows with the variances of a real row. Each simulated row has half as many seeds."""
     values, folds = row.values[:, row.used], row.folds[row.used]
     names, places = np.unique(folds, return_inverse=True)
     means = np.array([values[:, folds == name].mean(axis=1) for name in names])  # (folds, seeds)

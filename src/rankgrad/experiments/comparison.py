@@ -41,7 +41,7 @@ class RankedDocument:
     document: str  # document id; if there are no ids, the number of the document in the unranked list, from 1
     label: float
     score: float
-    other: int  # rank of the document by the other ranker, from 1
+    other: int  # rank of the document in the list of the other ranker, from 1
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Comparison:
     queries: tuple[ComparedQuery, ...]
     lists: int  # number of lists, including those that a metric skips
     confidence: float  # confidence of the bootstrap intervals
-    about: str = ""  # note on the way of measuring, if it is not the usual one
+    about: str = ""  # note on how metrics are computed; empty for the usual way
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that can be written as JSON; a NaN or infinite score becomes None."""
@@ -87,7 +87,7 @@ def compare(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two rankings of the same lists, measured by `rankgrad.data.evaluation.evaluate_lists`.
+    """Compare two rankings of the same lists; `rankgrad.data.evaluation.evaluate_lists` computes the metrics.
 
     Args:
         a, b: scores of ranker a and of ranker b, `(documents,)`.
@@ -149,7 +149,7 @@ def compare(
 def top_documents(
     scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10
 ) -> tuple[RankedDocument, ...]:
-    """Return the first documents of one list of a comparison, with their ranks by the other ranker."""
+    """Return the first documents of one list, with their ranks in the list of the other ranker."""
     rows = slice(int(data.offsets[place]), int(data.offsets[place + 1]))
     order, elsewhere = _order(scores[rows]), np.argsort(_order(other[rows]))
     labels = data.labels[rows]

@@ -1,23 +1,24 @@
 r"""Compare rankers that were trained with several seeds: queries and training runs are both random samples.
 
-The value of query q (in fold f) for the run with seed s of one row is modelled as
+For one row, the value of query q (in fold f) in the run with seed s is modelled as
 
 .. math:: v_{sq} = \mu_q + u_{fs} + e_{sq}
 
-:math:`u_{fs}` is the effect of a training run, which all queries of the fold share. :math:`e_{sq}` is the rest. All
-effects count as independent, also those of one seed on several folds or in both rows. If the values of a query are
-averaged over seeds and only the queries count as random, :math:`u_{fs}` is ignored: the same loss, trained with other
-seeds, then differs "significantly" from itself too often (`rankgrad experiment RECIPE --aa` measures how often). Here
-the variance of a difference of two rows has three parts: that of the means of the queries, and that of the runs of each
-row. All tests use this variance:
+:math:`u_{fs}` is the effect of a training run; all queries of the fold have the same effect. :math:`e_{sq}` is the
+rest. All effects are assumed to be independent, also the effects of one seed on several folds or in two rows. A test
+that averages over seeds and treats only the queries as random ignores :math:`u_{fs}`. Such a test finds a difference
+between a loss and the same loss with other seeds too often (`rankgrad experiment RECIPE --aa` measures how often).
+
+Here, the variance of the difference between two rows has three parts: the variance of the query means, and the variance
+of the runs of each of the two rows. All tests use this variance:
 
 - `"t"`: Student's t with the degrees of freedom of Satterthwaite;
-- `"bootstrap"`: queries and runs are drawn with replacement, and the drawn differences are studentised;
-- `"randomisation"`: the signs of the differences of the queries and of the effects of the runs are drawn at random.
+- `"bootstrap"`: queries and runs are sampled with replacement, and each difference is divided by its standard error;
+- `"randomisation"`: the differences of the queries and the effects of the runs get random signs.
 
-With one seed of a row, the effect of its run cannot be estimated: the test is about this trained model only. With two
-or three seeds and one fold, the effect is estimated from few runs. In simulations without a difference, up to 13% of
-the cases are then significant at 0.05 (t, bootstrap), or up to 21% (randomisation). Use more seeds or more folds.
+If a row has one seed, the effect of its run cannot be estimated. Then the test is about this trained model only. With
+two or three seeds and one fold, the effect is estimated from few runs. In simulations without a difference, up to 13%
+of the cases are then significant at 0.05 (t, bootstrap), or up to 21% (randomisation). Use more seeds or more folds.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +53,7 @@ class RunValues:
 
     values: Array  # (seeds, queries); NaN in all seeds for a skipped query
     folds: Any = None  # fold of each query, (queries,); None: all queries are in one fold
-    queries: NDArray[np.str_] | None = None  # query ids, (queries,), to check that rows have the same queries; or None
+    queries: NDArray[np.str_] | None = None  # query ids, (queries,), for a check that rows match; None: no check
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values, dtype=np.float64)
@@ -60,7 +61,7 @@ class RunValues:
             bad_value("values", "have one value per seed and query, (seeds, queries)", values.shape)
         skipped = np.isnan(values)
         if (skipped.any(axis=0) != skipped.all(axis=0)).any():
-            bad_value("values", "be NaN for the same queries with every seed", "other values")
+            bad_value("values", "be NaN for the same queries with every seed", "NaN for different queries")
         folds = np.zeros(values.shape[1], dtype=np.int64) if self.folds is None else np.asarray(self.folds)
         if folds.shape != values.shape[1:]:
             bad_value("folds", f"have one fold per query, {values.shape[1:]}", folds.shape)
@@ -69,7 +70,7 @@ class RunValues:
 
     @classmethod
     def of(cls, runs: Sequence["CellResult"], metric: str) -> "RunValues":
-        """Collect the values of a row from the results of its final cells; every fold has the same number of seeds."""
+        """Collect the values of a row from the results of its final cells; all folds must have equally many seeds."""
         parts: dict[Any, list[CellResult]] = {}
         for run in runs:
             parts.setdefault(run.cell.fold, []).append(run)
@@ -94,7 +95,7 @@ class RunValues:
 
     @property
     def mean(self) -> float:
-        """Mean over seeds and queries that are not skipped."""
+        """Mean over the seeds and over the queries that are not skipped."""
         return float(np.nanmean(self.values)) if not np.isnan(self.values).all() else 0.0
 
     @cached_property
@@ -169,7 +170,7 @@ class RunComparison:
         return float(self.error * (stdtrit(self.freedom, 1 - self.level / 2) + stdtrit(self.freedom, POWER)))
 
     def power(self, difference: float) -> float:
-        """Probability that the test finds a true difference of this size at the level."""
+        """Return the probability that the test finds a true difference of this size at the level."""
         from scipy.stats import nct, t
 
         if self.error == 0:
@@ -215,7 +216,7 @@ def compare_runs(
 
 
 def mean_comparison(parts: Sequence[RunComparison]) -> RunComparison:
-    """Return the mean of differences on several data sets, each with the same weight (t form).
+    """Return the mean difference over several data sets with equal weights; the p-value is that of a t-test.
 
     Example:
         >>> one = RunComparison(0.02, 0.01, 100, (0, 0.04), 0.048, 50, (5, 5))
@@ -258,7 +259,7 @@ class AllPairs:
     higher_is_better: bool = True
 
     def beaten(self, row: int) -> list[int]:
-        """Return the rows that are significantly better than a row."""
+        """Return the indices of the rows that are significantly better than the row with index `row`."""
         found = []
         for other in range(len(self.adjusted)):
             one = self.comparisons[other][row]
@@ -283,7 +284,8 @@ def all_pairs(
 ) -> AllPairs:
     """Compare every row with every other row, and adjust the p-values for all pairs.
 
-    Because all pairs are tested, a statement about the best row is valid, even though this row was chosen afterwards.
+    Because all pairs are tested, a statement about the best row is valid, even though the results determine which
+    row is the best.
     """
 
     def compare(i: int, j: int) -> RunComparison:
@@ -321,9 +323,9 @@ def _differences(a: RunValues, b: RunValues) -> Array:
     if a.values.shape[1] != b.values.shape[1]:
         bad_value("a and b", "have the same queries", f"{a.values.shape[1]} and {b.values.shape[1]} queries")
     if not np.array_equal(a.used, b.used):
-        bad_value("a and b", "be NaN for the same queries", "other queries")
+        bad_value("a and b", "be NaN for the same queries", "NaN for different queries")
     if not np.array_equal(a.folds, b.folds):
-        bad_value("a and b", "have the same folds", "other folds")
+        bad_value("a and b", "have the same folds", "different folds")
     d = a.query_means - b.query_means
     # Means of equal values over different numbers of seeds differ by rounding errors.
     return np.where(np.abs(d) > 1e-12 * np.abs(a.query_means), d, 0.0)
@@ -351,7 +353,7 @@ def _standard_error(d: Array, a: RunValues, b: RunValues) -> tuple[float, float]
 def _scaled_effects(a: RunValues, b: RunValues) -> list[tuple[Array, Array]]:
     """Return, for each row, the shares of folds and the effects of runs.
 
-    The effects are scaled, so that their variance is unbiased and without noise.
+    The effects are scaled: their variance becomes an unbiased estimate that contains no noise.
     """
     observed = a.runs.observed + b.runs.observed
     kept = max(observed - a.runs.noise - b.runs.noise, 0.0) / observed if observed else 0.0

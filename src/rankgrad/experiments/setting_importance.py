@@ -10,8 +10,8 @@ class SettingWeight(NamedTuple):
     """Importance of one setting of a search."""
 
     setting: str
-    share: float  # drop of the forest's R² if the setting's values are shuffled, as a share of all drops
-    trend: float | None  # rank correlation of the setting with the metric; None for text or equal values
+    share: float  # R² of the forest drops if the values are shuffled; share of this drop in all drops
+    trend: float | None  # rank correlation with the metric; None if the values are texts or all equal
 
 
 def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> tuple[list[SettingWeight], float]:
@@ -52,7 +52,7 @@ def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> t
 
 
 def _column(values: list[Any]) -> Any:
-    """Return numbers unchanged; replace text values by their indices in alphabetical order, which a tree can split."""
+    """Return the values as numbers, because trees split only numbers; texts become indices in alphabetical order."""
     if any(isinstance(value, str) for value in values):
         places = {word: place for place, word in enumerate(sorted({str(value) for value in values}))}
         return np.array([places[str(value)] for value in values], dtype=np.float64)

@@ -1,9 +1,9 @@
 """Test the difference between two rankers on the same queries: paired tests, intervals, adjusted p-values.
 
-The unit of all tests is the query. Runs that differ only in the seed rank the same queries, so the values of
-these runs are correlated. If the values counted as independent, p-values would be too small. Therefore the values of a
-query are first averaged over seeds (`over_seeds`). Each query is in the test part of one fold, so the queries of all
-folds are pooled (`over_folds`).
+The unit of all tests is the query. Runs that differ only in the seed rank the same queries, so the values of these runs
+are correlated. If the values were treated as independent, p-values would be too small. Therefore the values of a query
+are first averaged over seeds (`over_seeds`). Each query is in the test part of one fold, so the queries of all folds
+are pooled (`over_folds`).
 
 All tests are two-sided. A list that a metric skips has the value NaN for both rankers, and is left out.
 """
@@ -26,7 +26,7 @@ _NUMBERS = 4_000_000  # maximum number of values in memory at a time, so that ma
 
 
 class Paired(NamedTuple):
-    """Result of a paired test of `a` against `b`."""
+    """Result of a paired test of the difference between `a` and `b`."""
 
     difference: float  # mean of a - b
     statistic: float  # t of the t-test; for the randomisation test, the mean difference
@@ -157,11 +157,11 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
 def bootstrap(
     differences: Any, *, rounds: int = 10_000, confidence: float = 0.95, method: str = "percentile", seed: int = 0
 ) -> tuple[float, float]:
-    """Return the bootstrap interval of the mean. Queries are drawn with replacement. NaN values are left out.
+    """Return the bootstrap interval of the mean. Queries are sampled with replacement. NaN values are left out.
 
     Args:
         differences: difference between two rankers per query, or any other values, `(lists,)`.
-        confidence: share of the drawn means that the interval contains.
+        confidence: share of the bootstrap means that the interval contains.
         method: `"percentile"`, or `"bca"`, which corrects for bias and skewness (Efron 1987).
 
     Example:
@@ -217,8 +217,8 @@ def holm(p: Any) -> Values:
     """Adjust m p-values by Holm's method: the i-th smallest is multiplied by `m - i + 1`.
 
     An adjusted value is at most 1. It is never smaller than the adjusted value of a smaller p-value. The probability of
-    any false positive has the same bound as in Bonferroni's method. At least as many tests are significant as in
-    Bonferroni's method.
+    any false positive has the same upper limit as in Bonferroni's method. Holm's method never finds fewer significant
+    tests than Bonferroni's method.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])
@@ -284,7 +284,7 @@ def _flipped(d: Values, flips: NDArray[Any]) -> Values:
 
 
 def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
-    """Return the two quantile levels of the drawn means at which the BCa interval begins and ends."""
+    """Return the two quantile levels of the bootstrap means that are the ends of the BCa interval."""
     from scipy.special import ndtr, ndtri
 
     apart = d - d.mean()

@@ -1,4 +1,4 @@
-"""Search for good settings, for `rankgrad tune`: draw settings at random, and train the better trials longer.
+"""Search for good settings, for `rankgrad tune`: try random settings, and train the better trials longer.
 
 This is successive halving: after each round, only the best trials are trained further.
 """
@@ -35,9 +35,9 @@ class ListSource(Protocol):
 
 
 class Trial(NamedTuple):
-    """Result of one combination of settings that a search has drawn."""
+    """Result of one combination of settings that a search has tried."""
 
-    drawn: dict[str, Any]  # values of the settings
+    drawn: dict[str, Any]  # values of the searched settings; empty for the default settings
     name: str  # name of the folder of the trial
     epochs: int  # number of epochs or trees; 0 for a kind of ranker without a length
     value: float  # best value on the validation lists; NaN if the loss was not finite
@@ -62,8 +62,8 @@ class Search:
     base: Mapping[str, Any]  # settings of a run, including `model`
     budget: int  # maximum number of trials
     fixed: tuple[str, ...] = ()  # settings that are not varied; options in the spec of `model` are also not varied
-    vary: tuple[tuple[str, Any], ...] = ()  # settings with choices or ranges, instead of those of the kind
-    seed: int = 0  # random seed of the draw
+    vary: tuple[tuple[str, Any], ...] = ()  # more searched settings, or other choices or ranges for them
+    seed: int = 0  # random seed of the searched values
 
     @property
     def kind(self) -> RankerKind:
@@ -97,7 +97,7 @@ class Search:
         return {**usual, **dict(self.vary)}
 
     def draws(self) -> list[dict[str, Any]]:
-        """Return the drawn settings of each trial. The first entry is empty: the first trial uses `base`."""
+        """Return the random settings of each trial. The first entry is empty: the first trial uses `base` unchanged."""
         found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
         return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
@@ -111,19 +111,19 @@ class Search:
         ]
 
     def settings(self, drawn: Mapping[str, Any], length: int | None = None) -> dict[str, Any]:
-        """Return all settings of a trial with these drawn values; `length` is the number of epochs or trees."""
+        """Return all settings of a trial with these values of searched settings; `length` is in epochs or trees."""
         kind = self.kind
         limit = {} if length is None or kind.length is None else {kind.length: length}
         return {**kind.drawn(self.base, drawn), **limit}
 
     def best_first(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Return the trials of a search, best first. Equal trials keep their order; failed trials are last."""
+        """Return the trials of a search, best first. Trials with equal values keep their order. Failures are last."""
         sign = -1.0 if parse_metric(self.metric).higher_is_better else 1.0
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
 
 
 def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
-    """Run a search; yield each finished trial, the index of its round, and the number of trials left in the round.
+    """Run a search; yield each finished trial, the index of its round, and the number of unfinished trials in it.
 
     Each trial has a separate folder with its checkpoint. Later rounds resume from this checkpoint. A search that
     was stopped also resumes from the checkpoints. Trials that are done are yielded, but not run again.
@@ -153,7 +153,7 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
                 last = done.error.strip().splitlines()[-1]
                 if re.match(r"ValueError: .* must .*; got ", last):  # wrong data: a traceback says nothing more
                     raise ValueError(last.removeprefix("ValueError: "))
-                raise RuntimeError(f"a trial failed; run the same command to try it again:\n{done.error.strip()}")
+                raise RuntimeError(f"a trial failed; to repeat it, run the same command again:\n{done.error.strip()}")
             known.append(_read_trial(_trial_file(folder / done.task.name, epochs)))
             yield known[-1], turn, len(drawn) - len(known)
         order = [_canonical(values) for values in drawn]
@@ -164,7 +164,7 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
 def run_trial(
     settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
-    """Train one trial up to `epochs` epochs or trees, and write its result; resume from its checkpoint if present."""
+    """Train one trial up to `epochs` epochs or trees, and write its result; resume from its checkpoint if it exists."""
     parts, kind = _read_lists(source), kind_of(settings["model"])
     found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:
@@ -196,7 +196,7 @@ def read_trials(folder: Path) -> list[Trial]:
 def _read_lists(source: ListSource) -> dict[str, Dataset]:
     parts = source.hold_out(source.read())
     if "validation" not in parts:
-        bad_value("data", "have a validation part, given or held out from the training lists", "none")
+        bad_value("data", "have validation lists, or enough training lists to hold some out for validation", "none")
     return parts
 
 
@@ -213,7 +213,7 @@ def _read_trial(path: Path) -> Trial:
     try:
         return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})
     except (KeyError, TypeError) as error:
-        how = "delete it to run the trial again"
+        how = "delete the file to run the trial again"
         raise ValueError(f"{path} must be the result of a trial ({how}); got the error {error}") from error
 
 

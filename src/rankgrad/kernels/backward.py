@@ -1,4 +1,4 @@
-"""Parts of the backward pass of fused losses that are the same on the CPU and on a GPU."""
+"""Functions for the backward pass of fused losses. They are the same on the CPU and on a GPU."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ class OnceOnly(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, gradient: Tensor, source: Tensor) -> Tensor:
-        """Return the gradient unchanged. It depends on `source`, so that a second derivative calls `backward`."""
+        """Return the gradient unchanged. `source` is an input, so that a second derivative calls `backward`."""
         return gradient.view_as(gradient)
 
     @staticmethod
     def backward(ctx: FunctionCtx, *_: Tensor) -> Any:
-        """Raise the error that a fused loss has no second derivative."""
+        """Raise an error, because a fused loss has no second derivative."""
         raise RuntimeError("a fused loss has no second derivative; compute the loss inside `with rg.backend('plain')`")
 
 
 def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Tensor:
-    """Multiply the slopes of a fused loss, `(D,)`, by the upstream gradients of the lists, `factors (L,)`."""
+    """Multiply the slopes `(D,)` of a fused loss by `factors (L,)`, the upstream gradients of the lists."""
     if offsets is None:
         return (slopes.view(-1, n) * factors[:, None]).view(-1)
     return slopes * torch.repeat_interleave(factors, offsets.diff(), output_size=slopes.shape[0])

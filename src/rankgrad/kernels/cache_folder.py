@@ -84,7 +84,7 @@ def cache_root() -> Path:
 
 
 def stored_folders() -> list[Path]:
-    """Return the folders of compiled code that this user owns; other folders and symbolic links are left out."""
+    """Return the folders with compiled code that belong to this user. The result contains no symbolic links."""
     root = cache_root()
     found = []
     for path in sorted(root.iterdir()) if root.is_dir() else ():
@@ -95,7 +95,7 @@ def stored_folders() -> list[Path]:
 
 
 def remove_stored() -> int:
-    """Remove all compiled code, and return the number of removed files. Processes that run are not affected."""
+    """Remove all compiled code, and return the number of removed files. Running processes are not affected."""
     count = 0
     for folder in stored_folders():
         for path in [*folder.iterdir()]:
@@ -117,7 +117,8 @@ def _opened(path: Path) -> Iterator[int | None]:
     """Check that a cache folder is private, and yield a descriptor of the folder.
 
     The descriptor always refers to this folder, even if another folder gets the same path later. On Windows, folders
-    have no such descriptors, and the profile of a user is private. So nothing is checked there, and None is yielded.
+    have no such descriptors, and the profile of a user is private. So on Windows, this function checks nothing and
+    yields None.
     """
     if os.name != "posix":
         yield None
@@ -135,7 +136,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _content(path: Path, name: str, parent: int | None) -> bytes:
-    """Return the content of the file of an entry, or empty bytes if the file cannot be read."""
+    """Return the content of an entry's file, or empty bytes if the file cannot be read."""
 
     def opener(file_name: str, flags: int) -> int:
         # Do not follow a link, and do not wait for the writer of a pipe.
@@ -147,7 +148,7 @@ def _content(path: Path, name: str, parent: int | None) -> bytes:
 
 
 def _replace(path: Path, name: str, content: bytes, parent: int | None) -> None:
-    """Write the file of an entry: write a temporary file in the cache folder, and rename it to `name`."""
+    """Write an entry's file: write a temporary file in the cache folder, and rename this file to `name`."""
     part = _entry_file(path, f"{uuid.uuid4().hex}.part", parent)
     try:
         with open(part, "xb", opener=partial(os.open, mode=0o600, dir_fd=parent)) as file:
@@ -160,7 +161,7 @@ def _replace(path: Path, name: str, content: bytes, parent: int | None) -> None:
 
 
 def _entry_file(path: Path, name: str, parent: int | None) -> str:
-    """Return the path of an entry's file. With a descriptor `parent` of the folder, the path is the name only."""
+    """Return the path of an entry's file. If `parent` is a descriptor of the folder, return only the file name."""
     return str(path / name) if parent is None else name
 
 
@@ -176,7 +177,8 @@ def _report(error: Exception) -> None:
 def main() -> None:
     """Run a compiler and store its output in a cache folder.
 
-    The arguments of the program are FOLDER NAME COMMAND... The COMMAND is run with the additional arguments `-o FILE`.
+    The arguments of the program are `FOLDER NAME COMMAND ...`. The program runs COMMAND with the additional arguments
+    `-o FILE`.
     """
     folder, name, *command = sys.argv[1:]
     with tempfile.TemporaryDirectory() as made:

@@ -1,4 +1,4 @@
-"""Report the kernels that losses use on each device, and the reason; `rankgrad doctor` prints this report."""
+"""Reports the kernels that losses use on each device, and the reason. `rankgrad doctor` prints this report."""
 
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -12,15 +12,15 @@ from rankgrad.kernels.op import FAMILIES
 
 
 class KernelState(NamedTuple):
-    """Kernels of a device."""
+    """State of the kernels of a device, or of the C++ launches."""
 
     name: str  # "CPU", "GPU" or "C++ launches"
     state: str  # "fused", "plain", "on", "off" or "none"
-    why: str
+    why: str  # reason for the state
 
 
 def active_kernels() -> list[KernelState]:
-    """Return the kernels of the CPU and of the GPU, and the state of the C++ module for eager calls."""
+    """Return the states of the CPU kernels, of the GPU kernels, and of the C++ module that repeats launches."""
     return [KernelState("CPU", *_cpu()), KernelState("GPU", *_gpu()), KernelState("C++ launches", *_native())]
 
 

@@ -1,4 +1,4 @@
-"""Stores the compiled functions of Numba in a `CacheFolder`.
+"""Stores compiled Numba functions in a `CacheFolder`.
 
 Numba's built-in cache has three problems. It runs any code that its files contain. It raises an error if a file is
 damaged or the disk is full. It numbers its files, so two processes that compile at the same time can use the same
@@ -24,8 +24,8 @@ from rankgrad.kernels.cache_folder import CacheFolder
 def folder_of(kind: str, sources: Iterable[Path]) -> CacheFolder:
     """Return the cache folder for the functions that Numba compiles from these source files.
 
-    The name of the folder contains a hash of all files, because Numba's key of a function does not depend on other
-    functions that the function calls.
+    The name of the folder contains a hash of all source files. Numba's own key of a function is not sufficient: if
+    the function calls another function, and only the other function changes, the key stays the same.
     """
     made_by = (numba.__version__, llvmlite.__version__, sysconfig.get_config_var("EXT_SUFFIX"))
     return CacheFolder.of(kind, repr(made_by).encode(), *(path.read_bytes() for path in sources))
@@ -38,7 +38,7 @@ def keep(compiled: Any, folder: CacheFolder) -> Any:
 
 
 class _FolderCache(FunctionCache):
-    """Cache that Numba uses, with files in a `CacheFolder`. The keys are the keys of Numba's built-in cache."""
+    """Cache of one Numba function, in a `CacheFolder`. It uses the same keys as Numba's built-in cache."""
 
     def __init__(self, function: Callable[..., Any], folder: CacheFolder) -> None:
         self._py_func, self._folder = function, folder
@@ -53,7 +53,7 @@ class _FolderCache(FunctionCache):
         """Do nothing, because an entry is replaced when its function is compiled again."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the stored code of the Numba function for one signature, or None if no usable code is stored."""
+        """Return the stored code for one signature of the Numba function, or None if no usable code is stored."""
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
         content = self._folder.read(self._entry(key)) if self._enabled else None
@@ -72,7 +72,7 @@ class _FolderCache(FunctionCache):
             self._folder.write(self._entry(key), dumps((key, data._reduce())))
 
     def _entry(self, key: Any) -> str:
-        """Return the name of the entry for one key of the Numba function."""
+        """Return the name of the cache entry for one key of the Numba function."""
         function = self._py_func
         identity = (function.__module__, function.__qualname__, function.__code__.co_firstlineno)
         return f"{function.__name__}-{hashlib.sha256(repr((identity, key)).encode()).hexdigest()[:32]}"

@@ -5,12 +5,12 @@ list `l` is the slice `l * n:(l + 1) * n`. `mask` can exclude any documents. For
 returns
 
 - `values (L,)`: value of each list,
-- `signal (L,)`: True if the list has signal,
-- `slopes (D,)`: derivative of the value of a list with respect to the score of each document, 0 if masked,
+- `signal (L,)`: True if the list has signal, that is, if the loss can learn from the list,
+- `slopes (D,)`: for each document, the derivative of its list's value with respect to its score, or 0 if masked,
 - `extras (L, P)`: derivatives of the value of each list with respect to the P `params` of the loss.
 
-So the backward pass is one product. Computing a second derivative raises an error, because the slopes have no autograd
-graph.
+So the backward pass only multiplies these derivatives by the upstream gradients. Computing a second derivative raises
+an error, because the slopes have no autograd graph.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from torch import Tensor
 from rankgrad.kernels.backward import OnceOnly, is_source, scale
 from rankgrad.kernels.options import OPTIONS, KernelOptions
 
-# Family of each loss, which is the name of its file in `cpu/` and `cuda/`.
+# Family of each loss. The name of the family is the name of its file in `cpu/` and `cuda/`.
 FAMILIES = {
     "approx_ap": "approx",
     "approx_mrr": "approx",
@@ -98,7 +98,7 @@ def _registered_on_cuda(name: str, *others: Any) -> Outputs:
 
 @lru_cache(maxsize=256)  # a compiled step uses the same options in each call
 def _options(family: str, numbers: tuple[float, ...]) -> KernelOptions:
-    """Convert numbers in the schema of the operator to the options of a family."""
+    """Convert the numbers that the operator receives to the options of a family."""
     return OPTIONS[family].of(numbers)
 
 
@@ -141,9 +141,9 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
 
 
 class Loss(torch.autograd.Function):
-    """Autograd function of a fused loss for eager mode on the CPU. It includes the operator and the reduction.
+    """Autograd function of a fused loss for eager mode on the CPU. It runs the kernel and the reduction.
 
-    This function has a third of the overhead of the registered operator. `params` are numbers or tensors. The caller
+    Its overhead is one third of the overhead of the registered operator. `params` are numbers or tensors. The caller
     does not need to flatten the input tensors.
     """
 
@@ -183,7 +183,7 @@ class Loss(torch.autograd.Function):
 
 
 def held(value: Tensor, scores: Tensor) -> Tensor | None:
-    """Return the gradient of a fused, reduced loss with respect to the leaf `scores`, without a backward pass.
+    """Return the gradient of a reduced fused loss with respect to the leaf `scores`, without a backward pass.
 
     The graph already contains this gradient. Returns None if other operations are between `scores` and the loss.
     """
@@ -233,8 +233,8 @@ def loss(
 ) -> Tensor:
     """Compute a fused loss of padded or flat lists, and reduce it over the lists.
 
-    The result is differentiable by `scores` and by `params`. The params are all numbers or all tensors. With reduction
-    `"none"`, the result has one value per list, `(L,)`.
+    The result is differentiable with respect to `scores` and `params`. The params are all numbers or all tensors. With
+    reduction `"none"`, the result has one value per list, `(L,)`.
     """
     gradient = torch.is_grad_enabled() and (scores.requires_grad or any(_learned(param) for param in params))
     n = scores.shape[-1] if offsets is None else 0

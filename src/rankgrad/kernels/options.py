@@ -13,7 +13,7 @@ import torch
 
 
 class Pairs(IntEnum):
-    """Pairs that count with a cutoff k: at least one document is in the top k (ANY), or both documents are (BOTH)."""
+    """Pairs that a loss with cutoff k uses: at least one document (ANY) or both documents (BOTH) are in the top k."""
 
     ANY = 0
     BOTH = 1
@@ -51,7 +51,11 @@ class Targets(IntEnum):
 
 
 class Ties(IntEnum):
-    """Treatment of equal labels in ListMLE: by position, or by a likelihood (Breslow's, Efron's, exact)."""
+    """Treatment of equal labels in ListMLE.
+
+    POSITION: by position in the list. TOGETHER: Breslow's likelihood. EFRON: Efron's likelihood. EXACT: exact
+    likelihood.
+    """
 
     POSITION = 0
     TOGETHER = 1
@@ -79,7 +83,7 @@ class Regularisation(IntEnum):
 
 
 # For each type of a field: description in errors; accepted types; method that converts other types to this type.
-_WORDS = {float: "a number", int: "a whole number", bool: "True or False"}
+_WORDS = {float: "a number", int: "an integer", bool: "True or False"}
 _TAKEN: dict[type, Any] = {float: (float, int)}
 _CONVERTS = {float: "__float__", int: "__index__"}
 Self = TypeVar("Self", bound="KernelOptions")
@@ -89,8 +93,8 @@ class KernelOptions:
     """Base class of the options of all kernels.
 
     It checks the type of each field, and converts the fields to numbers and back. A number may also have a NumPy type,
-    or be a tensor with one element. Only `settled` and `flat` read the value of a tensor, because reading may wait for
-    the device.
+    or be a tensor with one element. Only `settled` and `flat` read the value of a tensor, because reading may have
+    to wait for the device.
 
     Example:
         >>> options = PairwiseOptions(sigma=2, k=5, scheme=Scheme.ARP1)
@@ -138,7 +142,7 @@ class KernelOptions:
 
     @classmethod
     def of(cls: type[Self], numbers: Sequence[float]) -> Self:
-        """Return the options of a kernel for numbers that `flat` returned.
+        """Convert numbers that `flat` returned back to the options of a kernel.
 
         Args:
             numbers: one number per field.

@@ -1,23 +1,25 @@
-"""Losses: functions of scores and labels that training minimises. All losses share these rules.
+"""Loss functions for training. Each loss is a function of scores and labels. All losses share these rules.
 
-**Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a document, at any position; with
-None, all are documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. Padding may have any
-values, including NaN, and gets no gradient. A list may have one document or no document.
+**Lists.** `scores` and `labels` have one of three layouts: `(..., n)` with a boolean `mask`, `(documents,)` with
+`offsets (lists + 1,)`, or jagged nested tensors. The mask is True for a document, at any position. Without a mask, all
+positions are documents. Padding may have any values, including NaN, and gets no gradient. A list may have one document
+or no document.
 
 **One value per list.** `reduction="none"` returns one value per list, `"sum"` adds these values, `"mean"` averages
-them over the lists that have signal. A list has signal if it has a document (pointwise losses), two documents
-(`margin_mse`), two different labels (other pairwise losses, ListMLE) or a relevant document (all other losses). The
-value of a list without signal is 0. With `"mean"`, the size of the gradient does not depend on the batch size or the
-padding.
+them over the lists that have signal. A list has signal if the loss can learn from it. Pointwise losses need a document,
+`margin_mse` needs two documents, the other pairwise losses and ListMLE need two different labels, and all other losses
+need a relevant document. The value of a list without signal is 0. With `"mean"`, the size of the gradient does not
+depend on the batch size or the padding.
 
 **Weights** are one number per document. Not every loss takes weights. In a pairwise loss, the weight of a pair is the
-weight of its document with the higher label; `margin_mse` uses both weights. In a softmax loss, the weight multiplies
-the document's part of the target.
+weight of the document with the higher label; `margin_mse` uses the weights of both documents. In a softmax loss, the
+weight of a document multiplies the document's part of the target.
 
 **Numbers.** Losses are computed in float64 if the scores are float64, and in float32 if the scores are float32 or in
-half precision. Values and gradients are finite for all finite scores; in float32, for scores from -1e30 to 1e30.
+half precision. In float64, values and gradients are finite for all finite scores; in float32, they are finite for
+scores from -1e30 to 1e30.
 
-**Transforms.** Every loss works in `torch.compile(fullgraph=True)` and in `torch.func.vmap` and `grad`.
+**Transforms.** Every loss works in `torch.compile(fullgraph=True)`, in `torch.func.vmap` and in `torch.func.grad`.
 
 `relaxed(metric, operator)` makes a loss from any metric and any operator of `rankgrad.relax`. `gumbel(loss)` averages
 any loss over noisy scores. `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses. `parse_loss("lambdaloss@5")` makes

@@ -1,4 +1,4 @@
-"""Losses that are the negative of a metric computed from sigmoid ranks (Qin, Liu and Li 2010), such as ApproxNDCG."""
+"""ApproxNDCG and similar losses: minus a metric, computed with sigmoid ranks (Qin, Liu and Li 2010)."""
 
 import math
 from typing import Any
@@ -25,7 +25,7 @@ def approx_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxNDCG: negative NDCG, with ranks counted by sigmoids (LambdaLoss@K paper, Eq. 8, without the term j = i).
+    r"""ApproxNDCG: negative NDCG with soft ranks, which are sums of sigmoids (LambdaLoss@K paper, Eq. 8 without j = i).
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_i \frac{2^{y_i} - 1}{\log_2(1 + \pi_i)}\,
               \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr), \quad
@@ -33,7 +33,7 @@ def approx_ndcg(
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
+        k: soft cutoff, a sigmoid with sharpness `beta`; with None, all ranks count.
         temperature: tau; with a smaller value, the loss is closer to negative NDCG, but fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
 
@@ -64,13 +64,13 @@ def approx_precision(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Approximate precision: negative precision at k, with sigmoid ranks and a sigmoid cutoff.
+    r"""Approximate precision: negative precision at k, computed with sigmoid ranks and a sigmoid cutoff.
 
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{i:\, y_i > t} \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: soft cutoff, the sigmoid with sharpness `beta`; k is also the divisor.
+        k: soft cutoff, a sigmoid with sharpness `beta`; k is also the divisor.
         temperature: tau; with a smaller value, ranks are closer to the exact ranks, but fewer pairs have a gradient.
         beta: sharpness of the soft cutoff.
         threshold: t; a document is relevant if its label is above this value.
@@ -103,17 +103,17 @@ def approx_mrr(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ApproxMRR: negative reciprocal rank, as a softmax-weighted mean of 1 / rank over the relevant documents.
+    r"""ApproxMRR: minus the mean of 1 / rank over the relevant documents, weighted by a softmax of their scores.
 
     .. math:: \ell(s, y) = -\sum_{i:\, y_i > t} \frac{e^{s_i / \tau}}{\sum_{j:\, y_j > t} e^{s_j / \tau}}
               \frac{\sigma(\beta (k + \frac12 - \pi_i))}{\pi_i}
 
     The relevant document with the highest score has the smallest rank. As the temperature decreases, the weight of this
-    document tends to 1 as fast as the ranks tend to whole numbers.
+    document tends to 1 and the soft ranks tend to the exact ranks, both equally fast.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
+        k: soft cutoff, a sigmoid with sharpness `beta`; with None, all ranks count.
         temperature: tau; with a smaller value, ranks are closer to the exact ranks, but fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
         threshold: t; a document is relevant if its label is above this value.
@@ -156,7 +156,7 @@ def approx_ap(
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: soft cutoff, the sigmoid with sharpness `beta`; None for the whole list.
+        k: soft cutoff, a sigmoid with sharpness `beta`; with None, all ranks count.
         temperature: tau; with a smaller value, ranks are closer to the exact ranks, but fewer pairs have a gradient.
         beta: sharpness of the soft cutoff; not used without `k`.
         threshold: t; a document is relevant if its label is above this value.
@@ -182,5 +182,5 @@ def approx_ap(
 
 
 def _params(temperature: float) -> tuple[float, float, float]:
-    """Return the parameters of LearnDCG's kernel: log(2) for gain base 2, 0 for the published discount, and alpha."""
+    """Return the parameters of LearnDCG's kernel: log(2) (gain base 2), 0 (published discount), 1 / tau (alpha)."""
     return math.log(2.0), 0.0, 1.0 / temperature

@@ -1,4 +1,4 @@
-"""Weighted sums of losses, `0.7*softmax+0.3*bce`, as one loss."""
+"""Combine losses: a weighted sum of losses, such as `0.7*softmax+0.3*bce`, is one loss."""
 
 import inspect
 from collections import Counter
@@ -13,14 +13,15 @@ from rankgrad.losses.learned import LearnDCG
 
 
 class WeightedSum(nn.Module):
-    r"""Weighted sum of losses; made by `rankgrad.losses.weighted_sum`.
+    r"""Weighted sum of losses. The function `rankgrad.losses.weighted_sum` creates it.
 
     .. math:: \ell(s, y) = \sum_t w_t \, \ell_t(s, y)
 
-    The sum is called like a loss. `reduction="none"` returns the weighted sum of the terms' values per list. `"mean"`
-    returns the weighted sum of the terms' means. Each mean is over the lists that have signal for its term, so two
-    means can be over different numbers of lists. `takes_weights` is True if all terms take document weights. Terms with
-    parameters are submodules: their parameters are also trained.
+    The sum is called like a loss. With `reduction="none"`, it returns one value per list: the weighted sum of the
+    values of all terms. With `"mean"`, it returns the weighted sum of the means of all terms. The mean of a term is
+    over the lists that have signal for this term (lists that can teach it something). So the means of two terms can be
+    over different numbers of lists. `takes_weights` is True if all terms take document weights. A term that has
+    parameters is a submodule, and its parameters are also trained.
 
     Args:
         terms: pairs of a weight above 0 and a loss, which is a function or module of `rankgrad.losses`.
@@ -42,7 +43,7 @@ class WeightedSum(nn.Module):
         weights: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Compute the weighted sum of the losses; the arguments are those of every loss."""
+        """Compute the weighted sum of the losses; every loss takes these arguments."""
         lists = {"mask": mask, "offsets": offsets, "reduction": reduction}
         if weights is not None:
             if not self.takes_weights:
@@ -56,7 +57,7 @@ class WeightedSum(nn.Module):
         return total
 
     def learned(self) -> dict[str, float]:
-        """Return the learned scalars of all terms by name; a name in several terms gets a prefix such as `term1.`."""
+        """Return the learned scalars of all terms by name; if several terms use a name, it gets a prefix (`term1.`)."""
         found = [learned_scalars(loss) if isinstance(loss, nn.Module) else {} for _, loss in self.terms]
         shared = Counter(name for each in found for name in each)
         return {
@@ -85,7 +86,7 @@ def takes_weights(loss: Callable[..., Tensor]) -> bool:
 
 
 def learned_scalars(loss: nn.Module) -> dict[str, float]:
-    """Return the learned scalars of the first learned loss in a module, by name; empty for most losses.
+    """Return the learned scalars of the first learned loss in a module, by name. Most losses have no such scalars.
 
     Args:
         loss: any loss that is a module.

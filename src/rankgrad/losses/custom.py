@@ -1,4 +1,4 @@
-"""Use any function or module as a loss: `as_loss` gives it the interface of the losses that are made from specs."""
+"""Use any function or module as a loss. `as_loss` gives it the same interface as a loss that is made from a spec."""
 
 import functools
 import inspect
@@ -30,7 +30,7 @@ _RESERVED = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
 
 
 def as_loss(loss: Any) -> TextLoss:
-    """Make a loss from a spec, a function or a module. A module is copied, and its parameters can be trained.
+    """Make a loss from a spec, a function or a module. A module is copied; the parameters of the copy can be trained.
 
     The parameter names of the function determine the layout of its input:
 
@@ -113,7 +113,7 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
 
 
 class CustomLoss(TextLoss):
-    """A custom loss with the interface of `TextLoss`; `str(loss)` is a description, which cannot be parsed."""
+    """A custom loss with the interface of `TextLoss`; `str(loss)` is only a description, not a spec."""
 
     def __init__(self, loss: Any, *, copied: bool = True) -> None:
         about = _about(loss)
@@ -140,11 +140,11 @@ class CustomLoss(TextLoss):
 
     @property
     def packaged(self) -> bool:
-        """True if the loss uses only code of this package, which never waits for a GPU."""
+        """True if the loss contains no code of the caller. The code of this package never waits for a GPU."""
         return self.form == "flat" and _packaged(self.function)
 
     def forward(self, scores: Any, labels: Any, *, reduction: str = "mean", **lists: Any) -> Tensor:
-        """Compute the custom loss; the arguments are those of every loss."""
+        """Compute the custom loss; every loss takes these arguments."""
         if lists.get("weights") is not None and not self.takes_weights:
             bad_value("weights", f"be None for {self}, which takes no weights", "weights")
         layout = lists.get("offsets") is not None or self._takes("mask")
@@ -155,7 +155,10 @@ class CustomLoss(TextLoss):
         return found.reduce(self._in_graph(values, found.given.scores), reduction)
 
     def learned(self) -> dict[str, float]:
-        """Return the learned values by name: from the module's method `learned`, otherwise all scalar parameters."""
+        """Return the learned values by name.
+
+        If a module in the loss has a method `learned`, its result is used; otherwise, all trainable scalar parameters.
+        """
         methods = [getattr(part, "learned", None) for part in self.modules() if part is not self]
         found = next((values for each in methods if callable(each) and (values := each())), None)
         if found is None:
@@ -206,7 +209,7 @@ class CustomLoss(TextLoss):
         return value.reshape(()).to(scores.dtype)
 
     def _call(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """Call the custom loss with the arguments that it takes, except arguments that are None."""
+        """Call the custom loss with the arguments that it takes and that are not None."""
         given = {name: value for name, value in lists.items() if value is not None and self._takes(name)}
         found = self.function(scores, labels, **self.options, **given)
         if not isinstance(found, Tensor):
@@ -217,7 +220,7 @@ class CustomLoss(TextLoss):
         return self.takes_weights if name == "weights" else name in self.takes.named or self.takes.any
 
     def _in_graph(self, values: Tensor, scores: Tensor) -> Tensor:
-        """Return values that are in the graph of the scores; constants are allowed only if all are 0 (no signal)."""
+        """Return the values, connected to the autograd graph of the scores; constant values must be 0 (no signal)."""
         if values.requires_grad or not scores.requires_grad or not torch.is_grad_enabled():
             return values
         if bool((values != 0).any()):
@@ -225,12 +228,12 @@ class CustomLoss(TextLoss):
         return values + 0.0 * scores.sum()
 
     def _wrong_shape(self, expected: object, scores: Tensor, values: Tensor) -> NoReturn:
-        must = f"return one value per list, of shape {expected} for scores of shape {tuple(scores.shape)}"
+        must = f"return one value per list: shape {expected} for scores of shape {tuple(scores.shape)}"
         bad_value("loss", must, f"shape {tuple(values.shape)} from {self}")
 
 
 def _flattened(lists: Lists) -> ListInputs:
-    """Return lists in the flat layout, for a custom loss with `offsets` or for one list at a time."""
+    """Return the lists in the flat layout, for a custom loss that takes `offsets` or one list at a time."""
     given = lists.given
     if given.offsets is not None:
         return given
@@ -251,7 +254,7 @@ def _about(loss: Any) -> str:
 
 
 def _packaged(part: Any) -> bool:
-    """Return True if a loss and all callables in it belong to this package or are modules of PyTorch."""
+    """Return True if the loss and all callables in the loss are code of this package or modules of PyTorch."""
     if isinstance(part, list | tuple):
         return all(map(_packaged, part))
     if isinstance(part, functools.partial):

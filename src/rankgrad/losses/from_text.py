@@ -29,7 +29,7 @@ KNOWN: dict[str, Callable[..., Any]] = {}
 class TextLoss(nn.Module):
     """A loss with options, from a spec. `str(loss)` is the spec; `takes_weights` is True if the loss takes weights.
 
-    `adapt` is an option of the training, not of the loss: a name in `ADAPTS`, for losses with parameters.
+    `adapt` is the way to train the parameters of the loss, a name in `ADAPTS`. It is an option of the training.
     """
 
     def __init__(
@@ -44,7 +44,8 @@ class TextLoss(nn.Module):
 
         Args:
             scores, labels: the lists; see `rankgrad.losses`.
-            lists: keywords of every loss: `mask`, `offsets`, `reduction`, and `weights` if `takes_weights`.
+            lists: keywords that every loss takes: `mask`, `offsets`, `reduction`; also `weights` if `takes_weights` is
+                True.
         """
         return self.function(scores, labels, **self.options, **lists)
 
@@ -52,14 +53,14 @@ class TextLoss(nn.Module):
         __call__ = forward  # PyTorch's declaration returns Any
 
     def learned(self) -> dict[str, float]:
-        """Return the values of the loss's learned parameters by name; empty for most losses."""
+        """Return the values of the loss's learned parameters by name. Most losses have no such parameters."""
         return learned_scalars(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise an error if the spec contains `adapt=heldout` or `adapt=metric`, which `what` does not support.
+        """Raise an error if the spec contains `adapt=heldout` or `adapt=metric`.
 
         Args:
-            what: name of the feature that supports only `adapt=joint`, for the error.
+            what: name of the feature that supports only `adapt=joint`; the error message contains this name.
         """
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
@@ -69,11 +70,11 @@ class TextLoss(nn.Module):
 
 
 def parse_loss(text: str) -> TextLoss:
-    """Make a loss from a spec: a name of `rankgrad.losses`, in upper or lower case, with its cutoff and options.
+    """Make a loss from a spec: the name of a loss in upper or lower case, with a cutoff and options.
 
     With `gumbel=N`, any loss is averaged over N noisy copies of the scores.
-    `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator; the other options are
-    those of the operator. A loss with learned parameters takes `adapt=joint`, `adapt=heldout` or `adapt=metric`.
+    `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator; all other options belong
+    to the operator. A loss with learned parameters takes `adapt=joint`, `adapt=heldout` or `adapt=metric`.
     `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss may have a cutoff and options.
 
     Args:
@@ -115,42 +116,42 @@ def _one(text: str) -> TextLoss:
     if adapt is not None:
         one_of("adapt", adapt, ADAPTS)
         if not any(parameter.requires_grad for parameter in loss.parameters()):
-            bad_value("loss", "have learned parameters if adapt is given", repr(canonical))
+            bad_value("loss", "have learned parameters if it contains the option adapt", repr(canonical))
     if samples is not None:
         loss.only_joint("gumbel")  # finite differences of the loss would measure the noise
     return loss
 
 
 def _samples(options: dict[str, Any]) -> int | None:
-    """Remove `gumbel`, the number of noisy copies, from the options and return it; return None if it is not given."""
+    """Remove the option `gumbel` (number of noisy copies) and return its value, or None if there is no such option."""
     if "gumbel" not in options:
         return None
     samples = options.pop("gumbel")
     check_sizes("loss", {"gumbel": samples})
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        bad_value("gumbel of loss", "be a whole number of at least 1", show(samples))
+        bad_value("gumbel of loss", "be an integer of at least 1", show(samples))
     return samples
 
 
 def _function(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
     """Return the function of a loss and the options of each call.
 
-    If the loss has trainable parameters, its module is created here.
+    If the loss has trainable parameters, this function creates the module of the loss.
     """
     name = loss.__name__.lower()
     takes = [option for option in inspect.signature(loss).parameters if option not in LISTS]
     known_options(name, options, takes)
     for option, parameter in inspect.signature(loss).parameters.items():
         if option in takes and option not in options and parameter.default is parameter.empty:
-            bad_value("loss", f"give {option}, as in {name}:{option}=...", repr(name))
+            bad_value("loss", f"contain the option {option}, as in {name}:{option}=...", repr(name))
     if "learn" in options:  # parameters of LearnDCG joined by "-", or none
         options["learn"] = str(options["learn"]).split("-") if options["learn"] else ()
     options = fit_options(name, options, loss)
     if k is not None:
         if "k" not in takes:
-            bad_value("loss", f"have no cutoff, because {name} takes none", f"'{name}@{k}'")
+            bad_value("loss", f"have no cutoff, because {name} does not support a cutoff", f"'{name}@{k}'")
         if "k" in options:
-            bad_value("loss", "give k once", f"'{name}@{k}' with k={options['k']}")
+            bad_value("loss", "contain k only once", f"'{name}@{k}' with k={options['k']}")
         options = {"k": k, **options}
     return (loss(**options), {}) if isinstance(loss, type) else (loss, options)
 
@@ -160,7 +161,7 @@ def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
         bad_value("loss", "have the form relaxed:metric=nDCG@10,operator=neural_sort,...", f"options {sorted(options)}")
     metric = parse_metric(str(options.pop("metric")))
     if k is not None and metric.k is not None:
-        bad_value("loss", "give k once", f"'relaxed@{k}' with {metric}")
+        bad_value("loss", "contain k only once", f"'relaxed@{k}' with {metric}")
     text = str(options.pop("operator"))
     operator, _, operator_options = no_cutoff("operator", spell("operator", text), text)
     classes = (name for name in relax.__all__ if isinstance(getattr(relax, name), type))
@@ -168,7 +169,7 @@ def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
     make = getattr(relax, operator)
     for option in operator_options:
         if option in options:
-            bad_value("loss", f"give {option} once", f"operator={text} with {option}={show(options[option])}")
+            bad_value("loss", f"contain {option} only once", f"operator={text} with {option}={show(options[option])}")
     options |= operator_options
     known_options(operator, options, inspect.signature(make).parameters)
     return relaxed(metric if k is None else metric @ k, make(**fit_options(operator, options, make)))

@@ -29,10 +29,10 @@ def fused(
 ) -> Tensor | None:
     """Return the reduced loss from the fused kernel with this name, or None if the plain loss must be used.
 
-    `lacking` is an option for which there is no kernel. With backend `"auto"`, the result is None in four cases: there
-    is no kernel for the device; `lacking` is given; labels, weights or an option require a gradient; the call is inside
-    a transform of `torch.func`. With backend `"fused"`, an error is raised if the kernel cannot be used. The kernel
-    computes derivatives with respect to `params` if all of them are tensors.
+    `lacking` describes an option that no kernel supports, or is None. With backend `"auto"`, the result is None in four
+    cases: there is no kernel for the device; `lacking` is not None; labels, weights or an option require a gradient;
+    the call is inside a transform of `torch.func`. With backend `"fused"`, an error is raised if the kernel cannot be
+    used. The kernel computes derivatives with respect to `params` if all `params` are tensors.
     """
     choice = current()
     scores = lists.given.scores
@@ -72,7 +72,7 @@ def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, param
 
 
 def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
-    """Return the name of an input whose gradient no kernel computes, for the error; None if there is no such input."""
+    """Return the name of an input that needs a gradient which no kernel computes; None if there is no such input."""
     inputs = {"labels": lists.given.labels, "weights": lists.given.weights}
     for name, value in (*inputs.items(), *(("options", option) for option in options)):
         if isinstance(value, Tensor) and ((value.requires_grad and torch.is_grad_enabled()) or _transformed(value)):
@@ -81,7 +81,7 @@ def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
 
 
 def _transformed(tensor: Tensor | None) -> bool:
-    """Return True for a tensor inside `torch.func.grad`, `vmap` and similar transforms: kernels cannot read it."""
+    """Return True if a tensor is inside `torch.func.grad`, `vmap` or a similar transform. Kernels cannot read it."""
     if tensor is None:
         return False
     if torch.compiler.is_compiling():

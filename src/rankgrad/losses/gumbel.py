@@ -22,8 +22,8 @@ class gumbel(nn.Module):
         loss: any function or module of `rankgrad.losses`.
         samples: number of noisy copies to average.
         scale: beta, the scale of the noise.
-        seed: random seed of a separate generator; None for PyTorch's default generator.
-        options: keywords of every call of `loss`, such as `temperature=0.1`.
+        seed: random seed of a separate generator; with None, PyTorch's default generator is used.
+        options: keywords for every call of `loss`, such as `temperature=0.1`.
 
     Example:
         >>> from rankgrad.losses import approx_ndcg
@@ -47,11 +47,11 @@ class gumbel(nn.Module):
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def forward(self, scores: Any, labels: Any, *, noise: Tensor | None = None, **arguments: Any) -> Tensor:
-        """Compute the mean loss over the samples; `noise` replaces the random noise.
+        """Compute the mean of the loss over the noisy copies of the scores.
 
         Args:
             scores, labels: the lists; see `rankgrad.losses`.
-            noise: tensor with the shape of `scores`, or `(samples, *scores.shape)`; with None, random noise is drawn.
+            noise: tensor with the shape of `scores`, or `(samples, *scores.shape)`; with None, the noise is random.
             arguments: other keywords of `loss`, such as `mask` and `reduction`.
         """
         scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)

@@ -8,7 +8,10 @@ from rankgrad.metrics.cumulative_gain import Discount, Gain, rank_discounts
 
 
 def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True) -> Tensor:
-    """Return the gains of labels for a loss, `(..., n)`. `"exp"` is 2^y - 1, divided by 2^max(y) if `scaled`."""
+    """Return the gains of labels for a loss, `(..., n)`.
+
+    The gain `"exp"` is 2^y - 1. If `scaled` is True, this gain is divided by 2^max(y).
+    """
     if callable(gain):
         return torch.where(mask, gain(labels), 0.0)
     one_of("gain", gain, ("exp", "linear"))
@@ -32,7 +35,7 @@ def share_of_ideal(
     gain: Gain = "exp",
     discount: Discount = "log2",
 ) -> Tensor:
-    """Return each document's gain divided by the ideal DCG@k of its list, `(..., n)`; 0 for a list without gain."""
+    """Return each document's gain divided by the ideal DCG@k of the list, `(..., n)`; 0 if the ideal DCG@k is 0."""
     gained = gains(labels, mask, gain)
     ideal = ideal_dcg(gained, k, discount)[..., None]
     return torch.where(ideal > 0, gained / torch.where(ideal > 0, ideal, 1.0), 0.0)

@@ -27,8 +27,9 @@ class LearnDCG(nn.Module):
               g(y) = b_g^y - 1, \quad \pi_i = 1 + \sum_{j \ne i} \sigma\bigl(\alpha (s_j - s_i)\bigr)
 
     `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). ln(b_d) cancels in the ratio: the loss does not
-    depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"`, d(r) = ln(1 + (b_d - 1) r)
-    / ln(b_d), can be learned: d(r) is log2(1 + r) at b_d = 2, tends to r as b_d -> 1, and is flatter for larger b_d.
+    depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"` is d(r) = ln(1 + (b_d - 1) r)
+    / ln(b_d). With this form, b_d can be learned: d(r) is log2(1 + r) for b_d = 2, tends to r as b_d -> 1, and
+    increases more slowly for larger b_d.
 
     Args:
         gain_base: initial value of b_g, above 1.
@@ -37,7 +38,7 @@ class LearnDCG(nn.Module):
         discount: form of the discount, `"log"` or `"curved"`.
         learn: names of the learned parameters: `"gain"`, `"discount"`, `"alpha"`. If `learn` is empty and
             all other arguments have their defaults, the loss equals `approx_ndcg`.
-        k: soft cutoff, a sigmoid of sharpness `beta`; None for the whole list.
+        k: soft cutoff, a sigmoid with sharpness `beta`; with None, all ranks count.
         beta: sharpness of the soft cutoff; not used without `k`.
 
     Example:
@@ -123,7 +124,7 @@ class LearnDCG(nn.Module):
         __call__ = forward  # PyTorch's declaration returns Any
 
     def _gain(self, labels: Tensor) -> Tensor:
-        """Return `g(y) / g(max y)`, finite for any label, also near b_g = 1. The divisor cancels in the loss."""
+        """Return `g(y) / g(max y)`, finite for all labels, even if b_g is near 1. The divisor cancels in the loss."""
         if labels.shape[-1] == 0:
             return labels * self.raw_gain.to(labels.dtype)  # empty, but in the graph: the gradient is 0, not None
         log_base = torch.log1p(softplus(self.raw_gain.to(labels.dtype))).clamp(min=_TINY)
@@ -132,7 +133,7 @@ class LearnDCG(nn.Module):
         return ((labels - top) * log_base).exp() * torch.expm1(-labels * log_base) / torch.expm1(-top * log_base)
 
     def _discount(self, ranks: Tensor) -> Tensor:
-        """Return the discount d(r). For `"log"`, the divisor ln(b_d) is left out, because it cancels in the loss."""
+        """Return the discount d(r). For `"log"`, the divisor ln(b_d) is omitted, because it cancels in the loss."""
         if self.discount == "log":
             return torch.log1p(ranks)
         slope = softplus(self.raw_discount.to(ranks.dtype)).clamp(min=_TINY)

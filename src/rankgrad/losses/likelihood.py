@@ -13,18 +13,18 @@ from rankgrad.metrics.sort_order import order
 
 
 class TieGroups(NamedTuple):
-    """Documents of each list in descending order of labels, with their groups of equal labels. All are `(..., n)`."""
+    """Documents of each list, sorted by label (highest first), and their groups of ties. Fields are `(..., n)`."""
 
-    scores: Tensor  # lowest number for positions that are not real
-    weights: Tensor | None
+    scores: Tensor  # sorted scores; the lowest number of the dtype where `real` is False
+    weights: Tensor | None  # sorted weights
     real: Tensor  # True for documents of lists with two different labels
     high: Tensor  # highest score from this position to the end of the list, without a gradient
-    total: Tensor  # sum of e^(score - high) over these positions
-    first: Tensor  # position of the first document of the group
+    total: Tensor  # sum of e^(score - high) from this position to the end of the list
+    first: Tensor  # position of the first document that has the same label
 
     @classmethod
     def of(cls, lists: Lists) -> "TieGroups":
-        """Sort the documents of checked lists by their labels."""
+        """Sort the documents of each list by label; the lists are already checked."""
         by_label = order(lists.labels, lists.mask)
         real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
         scores = torch.where(real, lists.scores.gather(-1, by_label), lowest(lists.scores))
@@ -33,19 +33,19 @@ class TieGroups(NamedTuple):
         return cls(scores, weights, real, *_sums_from_here(scores), first)
 
     def sums(self, values: Tensor) -> Tensor:
-        """Return, for each document, the sum of values `(..., n)` over its group."""
+        """Return, for each document, the sum of the values `(..., n)` over the document's group of ties."""
         return torch.zeros_like(values).scatter_add(-1, self.first, values).gather(-1, self.first)
 
     def sizes(self) -> Tensor:
-        """Return the number of documents in the group of each document; at least 1."""
+        """Return, for each document, the number of documents in its group of ties; at least 1."""
         return self.sums(self.real.to(self.scores.dtype)).clamp(min=1)
 
     def mean_weights(self) -> Tensor | float:
-        """Return, for each document, the mean of the weights of its group."""
+        """Return, for each document, the mean weight of its group of ties."""
         return 1.0 if self.weights is None else self.sums(torch.where(self.real, self.weights, 0.0)) / self.sizes()
 
     def below(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return `high` and `total` of the documents below each group, and False where there is no such document."""
+        """Return `high` and `total` of the documents below each group, and a mask: False if no document is below."""
         after = self.first + self.sizes().long()
         some = torch.nn.functional.pad(self.real, (0, 1)).gather(-1, after)
         high = torch.nn.functional.pad(self.high, (0, 1)).gather(-1, after)
@@ -59,7 +59,7 @@ def plackett_luce(lists: Lists, ties: str, position_aware: bool = False) -> Tens
     Args:
         lists: the lists.
         ties: `"position"`, `"together"` or `"efron"`.
-        position_aware: True for the weights of `p_listmle`.
+        position_aware: True to multiply the terms by the weights of `p_listmle`.
     """
     groups = TieGroups.of(lists)
     first = None if ties == "position" else groups.first
@@ -75,7 +75,7 @@ def plackett_luce(lists: Lists, ties: str, position_aware: bool = False) -> Tens
 
 
 def _efron(groups: TieGroups, high: Tensor, total: Tensor) -> Tensor:
-    """Return the terms of Efron's likelihood; `e^high total` is the sum over the group and the documents below it."""
+    """Return the terms of Efron's likelihood; `e^high total` sums e^s over the group and the documents below it."""
     place = torch.arange(high.shape[-1], device=high.device) - groups.first  # l, from 0
     part = torch.where(groups.real, place / groups.sizes(), 0.0)
     below_high, below, some = groups.below()
@@ -88,11 +88,11 @@ def _efron(groups: TieGroups, high: Tensor, total: Tensor) -> Tensor:
 
 
 def partitioned(lists: Lists) -> Tensor:
-    """Return minus the log-probability that each group of ties precedes the lower labels, `(...)`.
+    """Return minus the log-probability that each group of ties is ranked before all lower labels, `(...)`.
 
     The value is 0 if all labels are equal.
 
-    `rankgrad.kernels.quadrature` describes the integral. The nodes have no gradient.
+    `rankgrad.kernels.quadrature` describes the integral. The nodes of the integration have no gradient.
     """
     groups = TieGroups.of(lists)
     below_high, below, some = groups.below()
@@ -112,7 +112,7 @@ def partitioned(lists: Lists) -> Tensor:
 
 
 def _integration_bounds(groups: TieGroups, ahead: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the lower and the upper bound of the integral of each document's group, both `(..., n)`."""
+    """Return, for each document, the lower and the upper bound of its group's integral, both `(..., n)`."""
     outside = ahead.clamp(max=0.0)
 
     def height(z: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ def _integration_bounds(groups: TieGroups, ahead: Tensor, some: Tensor) -> tuple
 
 
 def _bisect(low: Tensor, high: Tensor, goes_up: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Return an interval with a point at which `goes_up` changes from True to False."""
+    """Return a small interval that contains a point where `goes_up` changes from True to False."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         up = goes_up(middle)
@@ -140,7 +140,7 @@ def _bisect(low: Tensor, high: Tensor, goes_up: Callable[[Tensor], Tensor]) -> t
 
 
 def _log_factor(z: Tensor, ahead: Tensor, outside: Tensor) -> Tensor:
-    """Return `log(1 - exp(-e^(z + a))) - outside`. First compute `a - outside`, to keep all digits."""
+    """Return `log(1 - exp(-e^(z + a))) - outside`. To lose no digits, `a - outside` is computed first."""
     y = z + ahead
     small = y < -5.0
     r = torch.where(small, y, -5.0).exp()
@@ -156,7 +156,7 @@ def _log_factor_slope(y: Tensor) -> Tensor:
 
 
 def shuffled(lists: Lists, noise: Tensor) -> Lists:
-    """Return the lists with their documents in descending order of `noise`, a tensor in the shape of the scores."""
+    """Return the lists with their documents in descending order of `noise`, which has the shape of the scores."""
     scores, labels, mask, offsets, weights = lists.given
     if offsets is None:
         by_noise = noise.argsort(dim=-1, descending=True, stable=True)
@@ -169,7 +169,7 @@ def shuffled(lists: Lists, noise: Tensor) -> Lists:
 
 
 def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the weights of the terms in `p_listmle`, `(..., n)`; `first` is the start of each term's group of ties."""
+    """Return the weights of the terms in `p_listmle`, `(..., n)`; `first` has the starts of the groups of ties."""
     rank = torch.arange(real.shape[-1], dtype=dtype, device=real.device)
     count = real.to(dtype)
     last = torch.exp2(1.0 - count.sum(-1, keepdim=True).clamp(min=2))
@@ -182,7 +182,7 @@ def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) ->
 
 
 def _first_tied(labels: Tensor) -> Tensor:
-    """Return the start of the group of equal labels that contains each position, `(..., n)`; labels are sorted."""
+    """Return, for each position, the start of its group of equal labels, `(..., n)`; the labels are sorted."""
     position = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
     begins = torch.ones_like(labels, dtype=torch.bool)
     begins[..., 1:] = labels[..., 1:] != labels[..., :-1]
@@ -192,8 +192,8 @@ def _first_tied(labels: Tensor) -> Tensor:
 def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return the highest `v_j` over j >= i, without a gradient, and the sum of `e^(v_j - highest)`, both `(..., n)`.
 
-    The number of positions in a sum doubles in each step: 1, 2, 4, ... The two results stay separate, because the
-    logarithm of the sum is lost if it is added to 1e30. Then the derivatives of tied documents would be wrong.
+    The number of positions in a sum doubles in each step: 1, 2, 4, ... The two results stay separate: if the logarithm
+    of the sum is added to 1e30, rounding removes it, and the derivatives of tied documents are wrong.
     """
     high = values.detach()
     total = (values - high).exp()  # the value is 1, but the derivative is not 0

@@ -21,13 +21,13 @@ def list_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ListAP: negative average precision on a histogram. A document is divided between its two nearest score levels.
+    r"""ListAP: negative average precision on a histogram of scores. Each document is divided between two score levels.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_b h^+_b \, \frac{\sum_{c \le b} h^+_c}{\sum_{c \le b} h_c}, \quad
               h_b = \sum_i \max\bigl(0, 1 - |x_i - b|\bigr)
 
-    where x_i is the score of a document, scaled within its list from 1 (best) to `bins` (worst). h counts all
-    documents, h+ only the relevant documents.
+    Here, x_i is the score of document i after scaling: in each list, 1 is the best score and `bins` is the worst. The
+    two levels are the integers next to x_i. h counts all documents, h+ counts only the relevant documents.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.

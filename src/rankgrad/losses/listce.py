@@ -1,4 +1,4 @@
-"""ListCE: a listwise cross entropy whose population optimum is that of `bce`."""
+"""ListCE: a listwise cross entropy that has the same population optimum as `bce`."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ def listce(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""ListCE: cross entropy with normalised sigmoids of the scores instead of a softmax, for sums with `bce`.
+    r"""ListCE: cross entropy with normalised sigmoids instead of a softmax. Use it in a weighted sum with `bce`.
 
     .. math:: \ell(s, y) = -\sum_{i:\, y_i > t} w_i \log \frac{\sigma(s_i)}{\sum_j \sigma(s_j)}
 
     The loss is lowest if the sigmoids are proportional to the probabilities of relevance; `bce` is lowest if the
-    sigmoids are equal to these probabilities. The population optimum of both losses is the same (Bai et al. 2023); our
-    short study does not show lower ECE. The optimum of `softmax` differs from that of `bce`. The targets are not
-    divided by their sum, because a division would move the minimum.
+    sigmoids are equal to these probabilities. So both losses have the same population optimum (Bai et al. 2023), but
+    our short study does not show that their sum has a lower calibration error (ECE) than `bce`. `softmax` and `bce`
+    have different optima. The targets are not divided by their sum, because this division would move the minimum.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.

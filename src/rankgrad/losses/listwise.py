@@ -1,4 +1,4 @@
-"""Losses over whole lists: softmax cross entropies, Plackett-Luce likelihoods, and the cosine of RankCosine.
+"""Listwise losses: softmax cross entropies, Plackett-Luce likelihoods, and RankCosine.
 
 The weight of a document multiplies the document's part of the target, before the target is normalised.
 """
@@ -97,13 +97,14 @@ def xe_ndcg(
     .. math:: \ell(s, y) = -\sum_i \phi_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
               \phi_i = \frac{2^{y_i} - \gamma_i}{\sum_j (2^{y_j} - \gamma_j)}
 
-    A list without a relevant document is left out. LightGBM's rank_xendcg and `smooth` of `rankgrad.trees` keep such a
-    list.
+    A list without a relevant document has no effect. In LightGBM's rank_xendcg and with the option `smooth` of
+    `rankgrad.trees`, such a list has an effect.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        gamma: a number in [0, 1], the same for all documents. `"drawn"`: as in the paper, each call draws a new number
-            in [0, 1) for each document, from PyTorch's default generator. Or a tensor with the shape of `labels`.
+        gamma: a number in [0, 1], the same for all documents; or a tensor with the shape of `labels`; or `"drawn"`:
+            as in the paper, each call uses a new random number in [0, 1) for each document, from PyTorch's default
+            generator.
 
     Example:
         >>> xe_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), gamma=1.0)
@@ -128,7 +129,7 @@ def xe_ndcg(
 
 
 def _gammas(gamma: Any, lists: Lists) -> Tensor:
-    """Return the gamma of each document for `xe_ndcg`, `(..., n)`: drawn numbers, or the values of a tensor."""
+    """Return the gamma of each document for `xe_ndcg`, `(..., n)`: random numbers, or the values of a tensor."""
     given = lists.given
     if isinstance(gamma, str):
         if gamma != DRAWN:
@@ -181,7 +182,7 @@ def poly1_softmax(
 def unique_softmax(
     scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, weights: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    r"""Unique softmax: cross entropy of each document against documents with a lower label only.
+    r"""Unique softmax: each document has a softmax cross entropy over itself and the documents with lower labels.
 
     .. math:: \ell(s, y) = -\sum_i w_i (2^{y_i} - 1) \log \frac{e^{s_i}}{e^{s_i} + \sum_{j:\, y_j < y_i} e^{s_j}}
 
@@ -223,20 +224,20 @@ def listmle(
     .. math:: \ell(s, y) = \sum_i w_{\pi_i} (\log D_i - s_{\pi_i}), \quad D_i = \sum_{j \ge i} e^{s_{\pi_j}}, \quad
               \pi \text{ sorts } y \text{ downwards}
 
-    Let S be a group of d tied documents with mean weight w_S. G and R are the sums of e^s over S and all lower labels.
-    Breslow and Efron replace D for the document at place l = 0, ..., d - 1 of S. The exact form has one term per S:
+    Let S be a group of d tied documents with mean weight w_S. G is the sum of e^s over S. R is the sum of e^s over all
+    lower labels. Breslow and Efron change D for document l = 0, ..., d - 1 of S. The exact form has one term per S:
 
     .. math:: D_{\text{Breslow}} = G + R, \quad D_{\text{Efron}} = \bigl(1 - \tfrac{l}{d}\bigr) G + R, \quad
               \ell_{\text{exact}} = -\sum_S w_S \log \int_0^1 \prod_{i \in S} \bigl(1 - u^{e^{s_i} / R}\bigr) du
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        ties: treatment of equal labels. `"together"`: Breslow's likelihood. `"position"`: the first formula, ties in
-            input order; use it if the input order is a ranking. `"random"`: ties in random order, drawn in each call,
-            as in allRank. `"efron"`: Efron's likelihood; all D of S have the weight w_S. `"exact"`: the probability of
-            all orders that agree with the labels.
-        noise: with `ties="random"`, numbers in the shape of `scores`: a higher number ranks a tied document first.
-            None to draw them with PyTorch's default generator.
+        ties: treatment of equal labels. `"together"`: Breslow's likelihood. `"position"`: the first formula, with ties
+            in input order; use it if the input order is a ranking. `"random"`: the first formula, with ties in a new
+            random order in each call, as in allRank. `"efron"`: Efron's likelihood; in S, each log D has the weight
+            w_S. `"exact"`: the probability of all orders that agree with the labels.
+        noise: only for `ties="random"`: numbers with the shape of `scores`. Tied documents are sorted by these numbers,
+            highest first. With None, the numbers are random, from PyTorch's default generator.
 
     Example:
         >>> listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -276,12 +277,13 @@ def p_listmle(
               v_i = \frac{2^{n-i} - 1}{2^{n-1} - 1}
 
     Unlike the loss in the paper, this loss is divided by the weight of the first rank. Otherwise 2^n would overflow
-    float32 for 128 or more documents, and the loss would double with each document.
+    float32 for 128 or more documents, and each additional document would double the loss.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        ties: as in `listmle`. With `"together"`, tied documents have the mean weight v of their ranks. If m tied
-            documents start at rank a, this mean is `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
+        ties: `"together"` or `"position"`, as in `listmle`. With `"together"`, the weight v of each tied document is
+            the mean of v over the ranks of the ties. If m tied documents start at rank a, this mean is
+            `(2^(n-a+1) (1 - 2^-m) / m - 1) / (2^(n-1) - 1)`.
 
     Example:
         >>> p_listmle(torch.tensor([[2., 1., 3.]]), torch.tensor([[2., 1., 0.]]))
@@ -327,7 +329,7 @@ def has_relevant(lists: Lists) -> Tensor:
 
 
 def _noise(lists: Lists, noise: Any) -> Tensor:
-    """Return the numbers that order the tied documents of `listmle(ties="random")`, in the shape of the scores."""
+    """Return the numbers that order the tied documents of `listmle(ties="random")`, with the shape of the scores."""
     scores = lists.given.scores
     if noise is None:
         return torch.rand(scores.shape, device=scores.device)
@@ -367,7 +369,7 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
 def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
     """Scale the values of each list to a vector of length 1.
 
-    Values are first divided by the largest absolute value of their list, so that the square of 1e30 does not overflow.
+    The values are first divided by the largest absolute value of the list. Otherwise the square of 1e30 would overflow.
     """
     largest = documents.each(documents.largest(values.abs()))
     some = largest > least_scale(values.dtype)

@@ -1,4 +1,4 @@
-"""MarginMSE: the differences of scores within a list are compared with the differences of labels."""
+"""MarginMSE: compare the differences between scores within a list with the differences between labels."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ def margin_mse(
               d_i = s_i - y_i, \quad \bar d = \frac{\sum_i w_i d_i}{\sum_i w_i}
 
     Without weights, the value is the mean over all n (n - 1) / 2 pairs, including pairs with equal labels. With
-    weights, the weight of a pair is the product of both weights, divided by the mean weight of the list. The second
-    form needs O(n) time. The labels may be any numbers, for example the scores of a teacher. A constant that is added
-    to all scores of a list has no effect. A list with one document has no pair, and its value is 0.
+    weights, the weight of a pair is the product of the weights of both documents, divided by the mean weight of the
+    list. The second form of the formula needs O(n) time. The labels may be any numbers, for example the scores of a
+    teacher. A constant that is added to all scores of a list has no effect. A list with one document has the value 0.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -46,6 +46,6 @@ def margin_mse(
 
 
 def _without_mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """Subtract the mean of each list, without its gradient: the loss does not depend on a constant in a list."""
+    """Subtract the mean of each list, as a constant in the gradient: the loss does not depend on the mean of a list."""
     mean = documents.total(values.detach()) / documents.lengths.clamp(min=1)
     return values - documents.each(mean)

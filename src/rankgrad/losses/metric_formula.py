@@ -1,4 +1,4 @@
-"""A metric for the losses: its name, its cutoff and the checked options of its formula."""
+"""A metric in the form that losses use: name, cutoff and options, already checked."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class MetricFormula(NamedTuple):
     max_label: float = 4.0
 
     def discounted(self, ranks: Tensor) -> Tensor:
-        """Return the discounts of these ranks, by which a loss divides the gains."""
+        """Return the discounts of these ranks; a loss divides gains by discounts."""
         return rank_discounts(ranks, self.discount)
 
     def gains(self, lists: Lists) -> Tensor:
@@ -35,26 +35,26 @@ class MetricFormula(NamedTuple):
         return gains(lists.labels, lists.mask, self.gain, scaled=False)
 
     def ideal(self, gains: Tensor) -> Tensor:
-        """Return the largest possible DCG of these gains, `(...)`; 1 for a list without gains, to allow division."""
+        """Return the largest possible DCG of these gains, `(...)`. If it is 0, return 1, to allow division."""
         ideal = ideal_dcg(gains, self.k, self.discount)
         return torch.where(ideal > 0, ideal, 1.0)
 
     def relevant(self, lists: Lists) -> Tensor:
-        """Return True for relevant documents, `(..., n)`; with `first="best"`, only those with the highest label."""
+        """Return True for relevant documents, `(..., n)`; if `first="best"`, only for those with the highest label."""
         relevant = lists.mask & (lists.labels > self.threshold)
         if self.first == "best" and relevant.shape[-1]:
             relevant = relevant & (lists.labels == lists.labels.amax(-1, keepdim=True))
         return relevant
 
     def loss(self, lists: Lists, value: Tensor, reduction: str) -> Tensor:
-        """Return the reduced loss: `-value` (`value` for ARP), or 0 for a list without a relevant document."""
+        """Return the reduced loss: `-value` (for ARP: `value`); the loss of a list without a relevant document is 0."""
         signal = self.relevant(lists).any(-1)
         worse = value if self.name == "ARP" else -value
         return lists.reduce(torch.where(signal, worse, 0.0 * value), reduction, signal)
 
 
 def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) -> MetricFormula:
-    """Return the formula of a metric for a loss. `known` has the names of allowed metrics; `k` replaces the cutoff."""
+    """Return a metric in the form for losses. `known` contains the allowed names; `k` replaces the metric's cutoff."""
     metric = parse_metric(metric) if isinstance(metric, str) else metric
     one_of("metric", metric.name, known)
     check_cutoff(k)

@@ -24,14 +24,15 @@ class NeuralLoss(nn.Module):
 
     In the form `"published"`, f is a Transformer that estimates DCG with linear gain. It was trained on lists of 40 to
     50 documents with G grades. The divisor is the estimate for the ideal order. The form `"mended"` is our correction:
-    f_i estimates the discount of document i from the number of documents with higher scores, which are counted with
-    sigmoids at three temperatures. Gain and ideal DCG are exact. The network was trained on lists of 1 to 200
+    f_i estimates the discount of document i from the number of documents with higher scores. Sigmoids at three
+    temperatures compute this number. Gain and ideal DCG are exact. The network was trained on lists of 1 to 200
     documents. The mended form accepts any labels and does not depend on the scale of the scores.
 
     Args:
         grades: G of the published form, 3 or 5; labels are 0 to G - 1.
         form: form of the loss, `"mended"` or `"published"`.
-        path: folder that `rankgrad pretrain-loss` wrote; its form and grades replace the arguments `form` and `grades`.
+        path: folder of a network, written by `rankgrad pretrain-loss`. The form and the grades of this network replace
+            the arguments `form` and `grades`.
 
     Example:
         >>> loss = NeuralLoss()
@@ -46,7 +47,7 @@ class NeuralLoss(nn.Module):
         super().__init__()
         one_of("form", form, ("mended", "published"))
         if path is None and grades not in GRADES:
-            bad_value("grades", "be 3 or 5, for which weights exist (otherwise give path)", grades)
+            bad_value("grades", "be 3 or 5 (for other grades, use the option path)", grades)
         shipped = SHIPPED / (f"published-{grades}.safetensors" if form == "published" else "mended.safetensors")
         network, self.facts = read_network(shipped if path is None else Path(path))
         self.form: str = network.config["form"]
@@ -89,10 +90,10 @@ class NeuralLoss(nn.Module):
         return self.estimate(scores.sigmoid(), labels, mask) / (ideal.clamp(min=0.0) + 1e-6)
 
     def estimate(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Return the network's estimate per list, `(lists,)`: nDCG (mended), or DCG of scores in [0, 1] (published).
+        """Return the network's estimate for each list, `(lists,)`: nDCG (form mended) or DCG (form published).
 
         Args:
-            scores: `(lists, n)`.
+            scores: `(lists, n)`; in the form published, from 0 to 1.
             labels: `(lists, n)`, at least 0.
             mask: boolean `(lists, n)`, True for a document.
         """
@@ -114,10 +115,10 @@ class NeuralLoss(nn.Module):
         return found
 
     def _check_grades(self, lists: Lists) -> None:
-        """Check labels on the CPU. Labels on a GPU are not checked, to avoid a synchronisation, but clamped."""
+        """Check the labels if they are on a CPU. On a GPU, they are clamped instead, to avoid a synchronisation."""
         labels = lists.labels
         if values_are_cheap(labels) and labels.numel():
-            must = f"be whole numbers from 0 to {self.grades - 1} for a network with {self.grades} grades"
+            must = f"be integers from 0 to {self.grades - 1} for a network with {self.grades} grades"
             others = labels[(labels > self.grades - 1) | (labels != labels.round())]
             if len(others):
                 bad_value("labels", must, f"{float(others[0]):g}")

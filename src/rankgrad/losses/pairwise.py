@@ -1,4 +1,4 @@
-"""Losses over the ordered pairs of a list: RankNet, hinge, and lambda losses, whose pair weights depend on a metric."""
+"""Pairwise losses: RankNet, hinge, and the lambda losses, whose pair weights depend on a metric."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ def ranknet(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff; only pairs with documents in the top k count, see `pairs`. With None, all pairs count.
+        k: cutoff; `pairs` defines the pairs that count with this cutoff. With None, all pairs count.
         pairs: pairs that count if `k` is given. `"any"`: at least one document of the pair is in the top k. `"both"`:
             both documents are in the top k.
         sigma: steepness of the logistic function.
@@ -100,17 +100,18 @@ def lambdarank(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""LambdaRank: the weight of a pair is the metric's change if both documents swap ranks (LambdaLoss@K, Eq. 11-12).
+    r"""LambdaRank: RankNet with pair weights that depend on a metric (LambdaLoss@K paper, Eq. 11-12).
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\, \Delta_{ij} \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
               \Delta_{ij} = \frac{|G_i - G_j|}{\mathrm{IDCG}@k}
               \left|\frac{[\pi_i \le k]}{D(\pi_i)} - \frac{[\pi_j \le k]}{D(\pi_j)}\right|
 
-    The weights of the pairs are constants in the gradient. Documents with equal scores are ranked by input position.
+    The weight of a pair is the change of the metric if both documents swap ranks. The weights are constants in the
+    gradient. Documents with equal scores are ranked by input position.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff of the metric; None for the cutoff of `metric`. If `metric` has no cutoff, the whole list counts.
+        k: cutoff, which replaces the cutoff of `metric`. If k is None and `metric` has no cutoff, all ranks count.
         metric: metric whose change is the weight of a pair: `nDCG`, `P@k`, `AP` or `RR`.
         sigma: steepness of the logistic function.
 
@@ -153,13 +154,13 @@ def lambdaloss(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff of the metric; None for the whole list.
+        k: cutoff, which replaces the cutoff of `metric`. If k is None and `metric` has no cutoff, all ranks count.
         scheme: weight of a pair: `"ndcg1"` (G_i / D(rank i), over all pairs), `"ndcg2"` (the formula above),
             `"ndcg2pp"` (LambdaRank's weight plus `mu` times the weight of `"ndcg2"`), `"arp1"` (y_i, over all pairs),
             `"arp2"` (`|y_i - y_j|`).
-        truncation: rule for documents beyond rank k. `"sound"` (Eq. 16-17; default of `ndcg2`): the weight of a pair
-            with such a document is multiplied by 1 / (1 - 1 / D(max rank)). `"heuristic"` (Eq. 15, V1; default of all
-            other schemes): pairs of two such documents do not count.
+        truncation: rule for documents beyond rank k. `"sound"` (Eq. 16-17; default of `ndcg2`): if a pair contains such
+            a document, the weight of the pair is multiplied by 1 / (1 - 1 / D(r)), where r is the larger rank.
+            `"heuristic"` (Eq. 15, V1; default of all other schemes): pairs of two such documents do not count.
         metric: `nDCG`, `P@k`, `AP` or `RR`. Only `nDCG` uses a scheme; other metrics use the weights of `lambdarank`.
         mu: weight of the ndcg2 part in scheme `"ndcg2pp"`; other schemes do not use it.
         sigma: steepness of the logistic function.
@@ -263,7 +264,7 @@ def pair_loss(
 ) -> Tensor:
     """Return the sum of `w_i weight_ij loss(s_i - s_j)` over the pairs with y_i > y_j, `(...)`.
 
-    With `every_pair`, all pairs i != j of a list count if the list has two different labels.
+    With `every_pair`, the sum is over all pairs i != j, but it is 0 for a list whose labels are all equal.
     """
     gap = lists.scores[..., :, None] - lists.scores[..., None, :]  # (..., n, n)
     both = lists.mask[..., :, None] & lists.mask[..., None, :]
@@ -279,7 +280,7 @@ def pair_loss(
 
 
 def has_order(lists: Lists) -> Tensor:
-    """Return True for a list with two different labels, `(...)`; other lists have no signal for a pairwise loss."""
+    """Return True for a list with two different labels, `(...)`. A pairwise loss learns nothing from other lists."""
     if lists.labels.shape[-1] == 0:
         return lists.mask.any(-1)
     # A list has order if some document has a label below the highest label of the list.

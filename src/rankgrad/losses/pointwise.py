@@ -43,7 +43,7 @@ def rmse(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""RMSE: root mean squared error of scores mapped to the scale of the labels (NeuralNDCG paper, section 5.4).
+    r"""RMSE: root mean squared error, after a sigmoid maps scores to the scale of labels (NeuralNDCG paper, 5.4).
 
     .. math:: \ell(s, y) = \sqrt{\tfrac{1}{n} \sum_i w_i (L\,\sigma(s_i) - y_i)^2}
 
@@ -79,7 +79,7 @@ def bce(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""BCE: binary cross entropy, where the score is the log-odds that the document is relevant.
+    r"""BCE: binary cross entropy. The score is the log-odds that the document is relevant.
 
     .. math:: \ell(s, y) = -\frac{1}{n} \sum_i w_i \bigl(r_i \log \sigma(s_i) + (1 - r_i) \log \sigma(-s_i)\bigr),
               \quad r_i = [y_i > \text{threshold}]

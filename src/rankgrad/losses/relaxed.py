@@ -20,15 +20,15 @@ METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 class relaxed:
     r"""A loss from a metric and a differentiable ranking: the negative soft metric (for ARP, the soft metric).
 
-    If the operator defines a soft permutation P, the gain at rank r (for RR, AP and ERR, the relevance) is the mean
-    over all documents, weighted by row r of P. If the operator defines only soft ranks, metrics that sum over documents
-    (nDCG, DCG, P, R, ARP) use the soft rank in their formula, with the soft cutoff sigmoid(beta (k + 1/2 - rank)). For
-    RR, AP and ERR, `lift` converts the ranks to a permutation.
+    If the operator defines a soft permutation P, the gain or relevance at rank r is the mean over all documents,
+    weighted by row r of P. If the operator defines only soft ranks, there are two cases. Metrics that sum over
+    documents (nDCG, DCG, P, R, ARP) use the soft ranks in their formulas, with the soft cutoff
+    sigmoid(beta (k + 1/2 - rank)). For RR, AP and ERR, `lift` converts the ranks to a permutation.
 
     Args:
         metric: nDCG, DCG, RR, AP, P, R, ERR or ARP, with its cutoff and options.
         relaxation: any operator of `rankgrad.relax`.
-        beta: sharpness of the soft cutoff; only for soft ranks.
+        beta: sharpness of the soft cutoff; only used with soft ranks.
 
     Example:
         >>> from rankgrad.metrics import AP
@@ -74,7 +74,10 @@ def relaxed_loss(
 
 
 def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> Tensor:
-    """Return the metric, `(...)`, of a soft permutation: row r contains each document's share of rank r + 1."""
+    """Return a metric of a soft permutation, `(...)`. Row r of the permutation has each document's share of rank r + 1.
+
+    Rows are counted from 0.
+    """
 
     def at_ranks(values: Tensor) -> Tensor:  # (..., k): the mean value at each rank
         return (permutation[..., : metric.k, :] * values[..., None, :]).sum(-1)
@@ -101,7 +104,7 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
 
 
 def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
-    """Return the metric, `(...)`, of soft ranks `(..., n)`. For RR, AP and ERR, `lift` makes a permutation of them."""
+    """Return a metric of soft ranks, `(...)`. For RR, AP and ERR, `lift` converts the ranks to a permutation."""
     ranks = torch.where(lists.mask, ranks, 1.0)  # padding may have rank 0, and its discount would be 0
     if metric.name == "ARP":
         if metric.k is None:
@@ -118,7 +121,7 @@ def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 1
 
 
 def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
-    """Return how much each document is in the top k, from 0 to 1: sigmoid(beta (k + 1/2 - rank)), or 1 if k is None."""
+    """Return the share of each document in the top k: sigmoid(beta (k + 1/2 - rank)), or 1 if k is None."""
     # Without k, the share is a constant, but it must stay in the graph.
     return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 
@@ -135,6 +138,6 @@ def _depth(metric: MetricFormula, lists: Lists) -> Tensor | int:
 
 
 def _arp(lists: Lists, ranks: Tensor) -> Tensor:
-    """Return ARP, the mean rank weighted by the labels. With a cutoff k, ranks beyond k are already set to k + 1."""
+    """Return ARP, the mean of the ranks, weighted by the labels. Ranks beyond a cutoff k must already be k + 1."""
     total = lists.labels.sum(-1)
     return (lists.labels * ranks).sum(-1) / torch.where(total > 0, total, 1.0)

@@ -1,4 +1,4 @@
-"""Losses that are the negative of a metric computed from SmoothI's rank indicators, as in the SmoothI paper."""
+"""The losses of the SmoothI paper: negative NDCG, precision and AP, computed from smooth rank indicators."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def smooth_ndcg(
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff; the cost is k softmaxes over the list. None for the whole list.
+        k: cutoff; the cost is k softmaxes over the list. With None, all ranks count.
         alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
 
     Example:
@@ -76,13 +76,13 @@ def smooth_precision(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth precision: negative precision at k, with smooth rank indicators.
+    r"""Smooth precision: negative precision at k, computed with smooth rank indicators.
 
     .. math:: \ell(s, y) = -\frac{1}{k} \sum_{r=1}^k \sum_{j:\, y_j > t} I^r_j
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff, which is also the divisor; the cost is k softmaxes over the list.
+        k: cutoff and divisor; the cost is k softmaxes over the list.
         alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
         threshold: t; a document is relevant if its label is above this value.
 
@@ -116,14 +116,14 @@ def smooth_ap(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth AP: negative average precision, with smooth rank indicators. Each rank needs one softmax.
+    r"""Smooth AP: negative average precision, computed with smooth rank indicators. Each rank needs one softmax.
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{r=1}^n \Bigl(\sum_{j:\, y_j > t} I^r_j\Bigr)
               \frac{1}{r} \sum_{l=1}^r \sum_{j:\, y_j > t} I^l_j
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff; the cost is k softmaxes over the list. None for the whole list.
+        k: cutoff; the cost is k softmaxes over the list. With None, all ranks count.
         alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
         threshold: t; a document is relevant if its label is above this value.
 

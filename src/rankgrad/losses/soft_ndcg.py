@@ -1,4 +1,4 @@
-"""Losses that are negative NDCG of soft permutations (NeuralNDCG, SoftRank) or of soft ranks (the other losses)."""
+"""Negative NDCG as a loss, computed from soft permutations (NeuralNDCG, SoftRank) or from soft ranks (all others)."""
 
 from typing import Any
 
@@ -26,19 +26,19 @@ def neural_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""NeuralNDCG: negative NDCG of gains that NeuralSort sorts, with Sinkhorn scaling (NeuralNDCG paper, Eq. 5 and 6).
+    r"""NeuralNDCG: negative NDCG; NeuralSort with Sinkhorn scaling sorts the gains (NeuralNDCG paper, Eq. 5 and 6).
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k
               \frac{\bigl(\mathrm{scale}(P)\, (2^y - 1)\bigr)_r}{\log_2(1 + r)}
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff; None for the whole list.
+        k: cutoff; with None, all ranks count.
         temperature: tau of NeuralSort.
         transposed: True to scale the transpose of P. Then the discounts are summed over the documents (NeuralNDCG^T).
-        sinkhorn_rounds: number of rounds of scaling; each round scales columns, then rows. 0 for no scaling.
+        sinkhorn_rounds: number of Sinkhorn rounds; each round scales columns, then rows. With 0, P is not scaled.
 
-    The stochastic form is `gumbel(neural_ndcg)`.
+    The stochastic form of this loss is `gumbel(neural_ndcg)`.
 
     Example:
         >>> neural_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -69,11 +69,12 @@ def softrank_ndcg(
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_j (2^{y_j} - 1) \sum_{r=1}^k \frac{p_j(r)}{\log_2(1 + r)}
 
-    The rank distributions p are exact. The cost is O(n^3): use this loss for lists of up to a few hundred documents.
+    p_j(r) is the exact probability of rank r for document j. The cost is O(n^3): use this loss for lists of up to a few
+    hundred documents.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: cutoff; None for the whole list.
+        k: cutoff; with None, all ranks count.
         sigma: standard deviation of the noise, in units of the score. With a smaller value, the loss is closer to
             negative NDCG.
 
@@ -100,13 +101,13 @@ def softsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""SoftSort: negative NDCG of SoftSort's mean ranks by ApproxNDCG's formula, as in the SmoothI paper.
+    r"""SoftSort: the formula of ApproxNDCG with the mean ranks of SoftSort, as in the SmoothI paper.
 
     `relaxed(nDCG, soft_sort())` uses the soft permutation instead of the ranks.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        k: soft cutoff, a sigmoid with sharpness 10 around rank k + 1/2; with None, all ranks count.
         temperature: tau of `rankgrad.relax.soft_sort`; with a smaller value, ranks are closer to the exact ranks.
         p: power of the distance between scores, 1 or 2.
 
@@ -135,13 +136,13 @@ def fastsort_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""FastSort: negative NDCG of FastSort's soft ranks by ApproxNDCG's formula, as in the SmoothI paper.
+    r"""FastSort: the formula of ApproxNDCG with the soft ranks of FastSort, as in the SmoothI paper.
 
     The cost is O(n log n).
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        k: soft cutoff, a sigmoid with sharpness 10 around rank k + 1/2; with None, all ranks count.
         temperature: epsilon of `rankgrad.relax.fast_sort`; with a smaller value, ranks are closer to the exact ranks,
             but fewer documents have a gradient.
         regularisation: kind of regularisation, `"l2"` or `"entropic"`.
@@ -176,11 +177,11 @@ def ot_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Optimal transport: negative NDCG of soft ranks by ApproxNDCG's formula, as in the SmoothI paper.
+    r"""Optimal transport: the formula of ApproxNDCG with soft ranks from optimal transport, as in the SmoothI paper.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        k: soft cutoff, a sigmoid of sharpness 10 around rank k + 1/2; None for the whole list.
+        k: soft cutoff, a sigmoid with sharpness 10 around rank k + 1/2; with None, all ranks count.
         temperature: epsilon of `rankgrad.relax.optimal_transport`; with a smaller value, ranks are closer to the exact
             ranks, but more rounds are needed.
         rounds: number of Sinkhorn rounds, at least 1.
@@ -198,6 +199,6 @@ def ot_ndcg(
 
 
 def _at_ranks(operator: Relaxation, k: int | None, lists: Lists, reduction: str) -> Tensor:
-    """Compute the loss by ApproxNDCG's formula from the soft ranks of any operator."""
+    """Compute the loss by the formula of ApproxNDCG, with the soft ranks of any operator."""
     metric = MetricFormula("nDCG", k)
     return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask), BETA), reduction)

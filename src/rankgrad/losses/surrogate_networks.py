@@ -25,7 +25,7 @@ _LEAST_SPREAD = 1e-3
 
 
 class PublishedNetwork(nn.Module):
-    """Network that estimates DCG with linear gain from scores in [0, 1] and grades: Transformer layers and a mean."""
+    """Transformer that estimates DCG with linear gain, from scores in [0, 1] and labels that are grades."""
 
     def __init__(self, grades: int, width: int = 64, heads: int = 8, feed_forward: int = 64, layers: int = 2) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class PublishedNetwork(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def forward(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Return estimates of DCG, `(lists,)`. Labels are rounded and limited to the grades of the network."""
+        """Return estimates of DCG, `(lists,)`. Labels are rounded, and clamped to the grades of the network."""
         grades = labels.round().long().clamp(0, self.config["grades"] - 1)
         rows = self.score(scores[..., None]) + self.grade(grades)  # (lists, n, width)
         # A list without documents attends to its padding; otherwise its softmax would be NaN.
@@ -48,12 +48,12 @@ class PublishedNetwork(nn.Module):
 
 
 class MendedNetwork(nn.Module):
-    r"""Network that estimates discounts from scores of any scale. It computes nDCG with exponential gain from them.
+    r"""Network that estimates discounts from scores of any scale, and computes nDCG (exponential gain) with them.
 
-    The input of a document is the number of documents with higher scores, the number of documents with lower scores,
-    and the length of the list. Documents are counted with sigmoids at a few temperatures, in units of the standard
-    deviation of the list's scores. The network can learn the discount of the exact rank from this input, because
-    the counts at several temperatures show their limit at temperature 0.
+    For each document, the input is the number of documents with higher scores, the number of documents with lower
+    scores, and the length of the list. Sigmoids at several temperatures compute both numbers. The unit of the
+    temperatures is the standard deviation of the list's scores. From this input, the network can learn the discount of
+    the exact rank, because the numbers at several temperatures show their limit at temperature 0.
     """
 
     def __init__(self, temperatures: Sequence[float] = (0.5, 0.15, 0.05), width: int = 32) -> None:
@@ -68,7 +68,7 @@ class MendedNetwork(nn.Module):
         return (share_of_ideal(labels, mask) * self.discounts(scores, mask)).sum(-1)
 
     def discounts(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Return estimates of `1 / log2(1 + rank)`, `(lists, n)`, between the values for rank n and for rank 1."""
+        """Return estimates of `1 / log2(1 + rank)`, `(lists, n)`. They are between the values of rank n and rank 1."""
         spread = standardise_scores(scores, mask)
         n = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype).expand_as(scores)
         ranks = [pairwise_ranks(spread, mask, 1.0 / temperature) for temperature in self.config["temperatures"]]
@@ -79,7 +79,7 @@ class MendedNetwork(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Attention, then two linear maps. The result of each part is added to its input and then normalised."""
+    """Attention, then two linear maps. The output of each part is added to its input, and the sum is normalised."""
 
     def __init__(self, width: int, heads: int, feed_forward: int) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class _Layer(nn.Module):
 
 
 def standardise_scores(scores: Tensor, mask: Tensor) -> Tensor:
-    """Standardise the scores of each list (mean 0, standard deviation 1) for `MendedNetwork`, `(lists, n)`."""
+    """Standardise scores for `MendedNetwork`, `(lists, n)`: each list gets mean 0 and standard deviation 1."""
     # The square of 1e30 overflows float32, so scores are divided by `largest`, which cancels and needs no derivative.
     largest = scores.detach().abs().amax(-1, keepdim=True).clamp(min=1.0)
     scaled, count = scores / largest, mask.sum(-1, keepdim=True).clamp(min=1)
@@ -114,10 +114,10 @@ def make_network(form: str, grades: int = 5, **options: Any) -> PublishedNetwork
 
 
 def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str, Any]]:
-    """Read a network of NeuralLoss that `rankgrad pretrain-loss` wrote, and the facts about its training."""
+    """Read a network of NeuralLoss and the facts about its training, both written by `rankgrad pretrain-loss`."""
     path = path / WEIGHTS if os.path.isdir(path) else path
     if not os.path.isfile(path):  # unlike Path.is_file, this function never raises an error
-        bad_value("path", f"be a folder with the file {WEIGHTS}, or a file of this format", path)
+        bad_value("path", f"be a folder with the file {WEIGHTS}, or the path of such a file", path)
     try:
         tensors, facts = read_tensors(path)
         if facts.get("format") != FORMAT or facts.get("version") != VERSION:

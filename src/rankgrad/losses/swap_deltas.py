@@ -13,7 +13,7 @@ METRICS = ("nDCG", "P", "AP", "RR")
 
 
 def difference(lists: Lists, metric: MetricFormula) -> Tensor:
-    """Return the swap delta of every pair, `|metric - metric with i and j swapped|`, `(..., n, n)`, as constants."""
+    """Return the swap delta of every pair, `(..., n, n)`: `|metric - metric with i and j swapped|`, no gradient."""
     place = ranks(lists.scores, lists.mask) - 1
     rank = (place + 1).to(lists.scores.dtype)
     inside = within(rank, metric.k)
@@ -22,7 +22,7 @@ def difference(lists: Lists, metric: MetricFormula) -> Tensor:
     relevant = metric.relevant(lists).to(rank.dtype)
     if metric.name == "P":
         if metric.k is None:
-            bad_value("metric", "have a cutoff, as P@5", "P")
+            bad_value("metric", "have a cutoff, for example P@5", "P")
         return gaps(relevant) * gaps(inside) / metric.k
     if metric.name == "AP":
         return gaps(relevant) * _average_precision(relevant, place, inside / rank)
@@ -30,7 +30,7 @@ def difference(lists: Lists, metric: MetricFormula) -> Tensor:
 
 
 def gaps(values: Tensor) -> Tensor:
-    """Return the difference of every pair, `|v_i - v_j|`, `(..., n, n)`."""
+    """Return the absolute difference of every pair, `|v_i - v_j|`, `(..., n, n)`."""
     return (values[..., :, None] - values[..., None, :]).abs()
 
 
@@ -38,8 +38,8 @@ def _average_precision(relevant: Tensor, place: Tensor, worth: Tensor) -> Tensor
     """Return the change of AP if a relevant and an irrelevant document at ranks a < b are swapped, `(..., n, n)`.
 
     Let c(r) be the number of relevant documents up to rank r. The swap changes c by 1 at every rank from a to b - 1. So
-    `|change| * R = c(a) / a + sum of 1 / r over relevant ranks r in (a, b) - c(b) / b`, where c(a) counts the document
-    at rank a as relevant. `worth` is 1 / rank up to rank k, and 0 beyond rank k.
+    `|change| * R = c(a) / a + sum of 1 / r over relevant ranks r in (a, b) - c(b) / b`. In this formula, c(a) counts
+    the document at rank a as relevant. `worth` is 1 / rank up to rank k, and 0 beyond rank k.
     """
 
     def down_to(values: Tensor) -> Tensor:

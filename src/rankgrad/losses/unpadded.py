@@ -1,4 +1,4 @@
-"""Lists in their input layout, without added padding, for losses that need only sums over lists.
+"""Lists in the layout of the input, without added padding, for losses that need only sums over lists.
 
 With one list of 200,000 documents and 20,000 short lists, the padded lists would have 4 billion positions.
 """
@@ -61,7 +61,7 @@ class UnpaddedLists(NamedTuple):
 
 
 class _Total(torch.autograd.Function):
-    """Sum of values over each flat list, with a second derivative, which PyTorch's segment sum does not have."""
+    """Sum of values over each flat list. It has a second derivative, unlike PyTorch's segment sum."""
 
     @staticmethod
     def forward(values: Tensor, offsets: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from rankgrad.errors import bad_type, bad_value
 def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **options: Any) -> tuple[Tensor, Tensor]:
     r"""Return the loss and its gradient, :math:`\partial \ell / \partial s`, both detached from the graph.
 
-    A fused loss computes both at once, without autograd. For a small batch, autograd takes most of the time. Other
-    losses use an ordinary backward pass. `scores.backward(gradient)` continues the backward pass into the network.
+    A fused loss computes both at once, without autograd. This is faster for a small batch, for which autograd takes
+    most of the time. Other losses use an ordinary backward pass. `scores.backward(gradient)` continues the backward
+    pass into the network.
 
     Args:
         loss: any function or module of `rankgrad.losses`.

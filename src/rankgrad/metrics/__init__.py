@@ -2,25 +2,26 @@
 
 All functions share these rules.
 
-**Lists.** `scores` and `labels` are `(..., n)` with a boolean `mask` (True for a document; with None, all are
-documents), or `(documents,)` with `offsets (lists + 1,)`, or jagged nested tensors. A 1-D input without offsets is one
-list. Higher scores rank first. Labels are integers or floats. Metrics are computed in float64 if the scores are
-float64, and in float32 if the scores are float32 or in half precision.
+**Lists.** `scores` and `labels` have one of three layouts: `(..., n)` with a boolean `mask`, `(documents,)` with
+`offsets (lists + 1,)`, or jagged nested tensors. The mask is True for a document. Without a mask, all positions are
+documents. A 1-D input without offsets is one list. The document with the highest score is ranked first. Labels are
+integers or floats. Metrics are computed in float64 if the scores are float64, and in float32 if the scores are float32
+or in half precision.
 
 **Options.**
 
 - `k`: only the first k ranks count; with None, all ranks count.
-- `ties`: order of documents with equal scores. `"stable"`: the earlier position is first. `"expected"`: the value is
-  the average over all orders, in closed form. `"trec"`: the order of trec_eval. Scores are compared in float32; among
-  equal scores, the document with the higher id is first. Without `ids`, the document at the later position is first.
-  `ids` are text with the shape of `scores` and are compared by code point.
+- `ties`: order of documents with equal scores. `"stable"`: the document at the earlier position is first. `"expected"`:
+  the value is the average over all orders, in closed form. `"trec"`: the order of trec_eval, which compares scores in
+  float32. Among equal scores, the document with the higher id is first. Without `ids`, the document at the later
+  position is first. `ids` are texts with the shape of `scores`, and are compared by code point.
 - `empty`: the value of an empty list: `"zero"`, `"one"` or `"skip"`. A list without documents is empty; each function
   defines which other lists are empty. With `"skip"`, an empty list has the value NaN for `reduction="none"` and is
   excluded from the mean and the sum.
-- `reduction`: `"mean"` over the lists (0 if there are none), `"sum"`, or `"none"`: one value per list, `(...)`.
+- `reduction`: `"mean"` over the lists (0 if there are no lists), `"sum"`, or `"none"`: one value per list, `(...)`.
 
-Documents with a score of NaN rank last, after -inf, and tie with each other. On the CPU, a warning states their number.
-On other devices scores are not inspected, to avoid a synchronisation.
+Documents with a score of NaN are ranked last, after documents with -inf, and are tied with each other. On the CPU, a
+warning states the number of these documents. On other devices, NaN scores are not counted, to avoid a synchronisation.
 """
 
 from rankgrad import moved

@@ -1,4 +1,4 @@
-"""Metrics of the whole order: average relevance position and ordered pair accuracy."""
+"""Metrics of the order of all documents: average relevance position and ordered pair accuracy."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def arp(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Average relevance position: the mean rank weighted by the label. Lower is better.
+    r"""Average relevance position: the mean of the ranks, weighted by the labels. Lower values are better.
 
     .. math:: \mathrm{ARP} = \sum_i y_i \, r_i \;/\; \sum_i y_i
 
@@ -54,13 +54,13 @@ def opa(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Ordered pair accuracy: the share of pairs with different labels that are in the order of their labels.
+    r"""Ordered pair accuracy: the share of correctly ordered pairs among the pairs with different labels.
 
     .. math:: \mathrm{OPA@}k = \sum_{i:\, r_i \le k} \bigl|\{j: y_j < y_i,\ r_j > r_i\}\bigr| \;/\; \max_{\text{orders}}
 
     With `k`, a pair counts only if the document with the higher label is among the first k. The divisor is the largest
-    number of such pairs in any order. A list without two different labels is empty. The time is O(n log^2 n) and
-    the memory is O(n).
+    number of correctly ordered pairs that an order of the list can have. A list without two different labels is empty.
+    The time is O(n log^2 n) and the memory is O(n).
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
@@ -109,7 +109,7 @@ def ranked_opa(ranked: Ranked, *, k: int | None) -> ListValues:
 
 
 def lower_after(labels: Tensor) -> Tensor:
-    """Return, per document of a ranked list, the number of documents after it with a lower label, `(..., n)`.
+    """Return, for each document of a ranked list, the number of later documents with a lower label, `(..., n)`.
 
     Two documents are compared by the highest bit in which the codes of their labels differ. A stable sort by the higher
     bits groups the documents whose higher bits are equal. In a group, the later documents with bit 0 are counted for
@@ -134,6 +134,6 @@ def lower_after(labels: Tensor) -> Tensor:
 
 
 def _within_ties(labels: Tensor, first: Tensor, falling: bool) -> Tensor:
-    """Return labels in ranked order, with tied documents ordered by label, for ordered pair accuracy."""
+    """Return the labels in ranked order; tied documents are ordered by label (for ordered pair accuracy)."""
     labels, order = labels.sort(dim=-1, descending=falling)
     return labels.gather(-1, first.gather(-1, order).argsort(dim=-1, stable=True))

@@ -28,7 +28,8 @@ def precision(
 
     .. math:: \mathrm{P@}k = \frac{1}{k} \sum_{i:\, r_i \le k} [y_i > t]
 
-    As in trec_eval, the divisor is `k`, also for a shorter list. With `k=None`, the divisor is the length of the list.
+    As in trec_eval, the divisor is `k`, even if the list is shorter. With `k=None`, the divisor is the length of the
+    list.
 
     Args:
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
@@ -86,7 +87,7 @@ def ap(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Average precision: mean of the precision at the rank of each relevant document. Documents beyond rank k add 0.
+    r"""Average precision: mean of the precisions at the ranks of relevant documents. Documents beyond rank k add 0.
 
     .. math:: \mathrm{AP@}k = \sum_{i:\, r_i \le k} [y_i > t] \, \mathrm{P@}r_i \;/\; \sum_i [y_i > t]
 
@@ -123,7 +124,7 @@ def rbp(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Rank-biased precision, for a reader who continues to the next document with probability p.
+    r"""Rank-biased precision. After each document, the reader continues to the next document with probability p.
 
     .. math:: \mathrm{RBP@}k = (1 - p) \sum_{i:\, r_i \le k} [y_i > t] \, p^{r_i - 1}
 

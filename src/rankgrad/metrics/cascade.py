@@ -66,7 +66,8 @@ def rr(
             `rankgrad.metrics`.
         first: documents that count as relevant. `"relevant"`: documents with a label above the threshold. `"best"`:
             only documents with the highest label of the list, as in allRank; some papers publish this MRR.
-        threshold: t; a list without a label above this value is empty.
+        threshold: t; a document is relevant if its label is above this value. A list without a relevant document
+            is empty.
 
     Example:
         >>> scores, labels = torch.tensor([0.0, 3.0, 1.0, 2.0]), torch.tensor([0, 0, 2, 1])
@@ -90,7 +91,7 @@ def err(
     ids: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Expected reciprocal rank of the document that satisfies a reader who reads the list from the top.
+    r"""Expected reciprocal rank: the expected value of 1 / r for a reader who starts at the top and stops at rank r.
 
     .. math:: \mathrm{ERR@}k = \sum_{i:\, r_i \le k} \frac{R_i}{r_i} \prod_{j:\, r_j < r_i} (1 - R_j),
         \quad R = \frac{2^y - 1}{2^{y_{\max}}}
@@ -101,7 +102,7 @@ def err(
         scores, labels, mask, offsets, k, empty, ties, ids, reduction: the lists and the common options; see
             `rankgrad.metrics`.
         max_label: y_max, the highest grade of the scale (4 for the five grades of web search); no label may exceed it.
-            This grade is not taken from the data, so the value of a list does not depend on the other lists.
+            It is an option and not the maximum of the data, so the value of a list does not depend on other lists.
 
     Example:
         >>> err(torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2, 0, 1]), max_label=2)
@@ -157,10 +158,10 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues
 
 
 def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two probabilities per rank for Success and reciprocal rank, `(..., n)`.
+    """Return two probabilities for each rank, `(..., n)`, for Success and reciprocal rank.
 
     The first is the probability that no flagged document is before this rank. The second is the probability that the
-    document at this rank is flagged if no flagged document is before it.
+    document at this rank is flagged, if no flagged document is before this rank.
     """
     size, inside, _, place = ranked.tied(flags)
     # If none of the `place` tied documents before this rank is flagged, all `inside` flagged documents are among the
@@ -174,9 +175,9 @@ def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
 def _unsatisfied(pass_by: Tensor, first: Tensor, size: Tensor) -> Tensor:
     """Return the product of `pass_by` over the documents up to each rank, averaged over all orders of ties, `(..., n)`.
 
-    Let E_m(j) be the expected product over m documents that are drawn at random from the first j documents of a group
-    of ties. Document j is one of these m with probability m/j. So E_m(j) = m/j a_j E_{m-1}(j - 1) + (1 - m/j)
-    E_m(j - 1), where a_j is the `pass_by` of document j. All groups are computed at once.
+    Let E_m(j) be the expected product over m random documents among the first j documents of a group of ties. Let a_j
+    be the `pass_by` of document j. Document j is one of the m documents with probability m/j. So E_m(j) =
+    m/j a_j E_{m-1}(j - 1) + (1 - m/j) E_m(j - 1). All groups are computed at once.
     """
     n = pass_by.shape[-1]
     drawn = torch.arange(1, n + 1, device=first.device) - first  # m at each rank

@@ -122,7 +122,7 @@ def _discounted(ranked: Ranked, gains: Tensor, k: int | None, discount: Discount
 
 
 def _gains(labels: Tensor, gain: Gain, top: Tensor | None = None) -> Tensor:
-    """Return gains of labels for (N)DCG; with `top (..., 1)`, exponential gains are divided by 2^top (no overflow)."""
+    """Return gains for (N)DCG. With `top (..., 1)`, exponential gains are divided by 2^top, to avoid overflow."""
     if callable(gain):
         return gain(labels)
     if gain == "linear":

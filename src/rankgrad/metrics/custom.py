@@ -1,4 +1,4 @@
-"""Use any function as a metric: `as_metric` gives it the interface of the metrics that are made from specs."""
+"""Use any function as a metric. `as_metric` gives it the same interface as a metric that is made from a spec."""
 
 import math
 from collections.abc import Callable
@@ -15,11 +15,12 @@ from rankgrad.metrics.metric import Metric, parse_metric
 
 
 class CustomMetric:
-    """A custom metric with the interface of `Metric`; `str(metric)` is a description, which cannot be parsed.
+    """A custom metric with the interface of `Metric`; `str(metric)` is only a description, not a spec.
 
     Args:
-        function: function of the scores and labels of one list, `(n,)` on the CPU, that returns a number. NaN
-            excludes the list from the mean. If lower is better, set `function.higher_is_better` to False.
+        function: function that returns a number for the scores and labels of one list, both `(n,)` on the CPU. If the
+            number is NaN, the list is excluded from the mean. If lower values are better, set
+            `function.higher_is_better` to False.
     """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
@@ -31,7 +32,7 @@ class CustomMetric:
 
     @property
     def conventions(self) -> dict[str, str]:
-        """Gain, empty, ties and k. All values are `own`, because only the author of the metric knows them."""
+        """Gain, empty, ties and k. All have the value `own`: only the author of the metric knows its conventions."""
         return dict.fromkeys(("gain", "empty", "ties", "k"), "own")
 
     def measure(
@@ -49,7 +50,7 @@ class CustomMetric:
         Args:
             scores, labels, mask, offsets: the lists; see `rankgrad.metrics`.
             ids: ignored.
-            reduction: `"none"`; `"sum"` or `"mean"` over the lists whose value is not NaN.
+            reduction: `"none"`, or `"sum"` or `"mean"` over the lists whose value is not NaN.
         """
         lists = as_lists(scores, labels, mask=mask, offsets=offsets)
         parts = [part.detach().cpu() for part in (lists.scores, lists.labels, lists.mask)]

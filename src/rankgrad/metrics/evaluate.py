@@ -1,4 +1,4 @@
-"""Compute many metrics of the same lists with one sort: means, values per list, bootstrap intervals, conventions."""
+"""Compute many metrics of the same lists with one sort, and summarise them: means, bootstrap intervals, conventions."""
 
 import html
 import json
@@ -25,17 +25,17 @@ _MOST_PADDING, _SMALL = 8, 1_000_000  # padded positions per document; padded po
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Result of `evaluate`: `result["nDCG@10"]` is a mean. `print` shows a table with the metrics' conventions."""
+    """Result of `evaluate`: `result["nDCG@10"]` is a mean. `print` shows a table of the means and the conventions."""
 
-    means: dict[str, float]  # mean over the lists, by the metric's name
-    values: dict[str, Values]  # (lists,) per metric; NaN for an empty list that is skipped
-    intervals: dict[str, tuple[float, float]]  # percentile bootstrap interval over the lists
+    means: dict[str, float]  # mean over the lists for each metric
+    values: dict[str, Values]  # value of each list, (lists,), for each metric; NaN for an empty list that is skipped
+    intervals: dict[str, tuple[float, float]]  # percentile bootstrap interval of the mean for each metric
     conventions: dict[str, dict[str, str]]  # gain, empty, ties and k of each metric
     lists: int  # number of lists
     nan_scores: int = 0  # number of documents with a score of NaN; they are ranked last
     confidence: float = 0.95  # share of the resampled means inside each interval
     queries: tuple[str, ...] | None = None  # id of each list; None if lists have no ids
-    about: str = ""  # note on the way of measuring, if it is not the usual one
+    about: str = ""  # note about the computation, if it is unusual; otherwise empty
 
     def __getitem__(self, name: Any) -> float:
         return self.means[str(as_metric(name)) if name not in self.means else name]
@@ -47,7 +47,7 @@ class Evaluation:
         return len(self.means)
 
     def keys(self) -> Iterable[str]:
-        """Return the names of the metrics, so that `dict(result)` contains the means."""
+        """Return the names of the metrics. With this method, `dict(result)` contains the means."""
         return self.means.keys()
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -117,15 +117,15 @@ def evaluate(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """Compute several metrics of lists with one sort, and their bootstrap intervals over the lists.
+    """Compute several metrics with one sort of the lists, and a bootstrap interval for the mean of each metric.
 
     Args:
         scores, labels, mask, offsets, ids: the lists; see `rankgrad.metrics`.
-        qid: query id of each row, `(rows,)`, instead of `mask` or `offsets`. The rows may be in any order; lists are in
-            the order of their first rows.
+        qid: query id of each row, `(rows,)`; use it instead of `mask` or `offsets`. The rows may be in any order. The
+            lists are in the order of their first rows.
         metrics: specs such as `"nDCG@10"`, `Metric` values, or functions of the scores and labels of one list.
-        bootstrap: number of resamples of the lists, the same for all metrics. With 0, both ends of the interval are the
-            mean.
+        bootstrap: number of bootstrap resamples of the lists; all metrics use the same resamples. With 0, both ends of
+            an interval are equal to the mean.
         seed: random seed of the resampling.
         confidence: share of the resampled means inside the interval.
 
@@ -165,7 +165,7 @@ def evaluate(
 
 
 def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> dict[str, Values]:
-    """Return the values per list for each metric, `(lists,)`; `ranked` contains the lists for each order of ties."""
+    """Return the values of all lists for each metric, `(lists,)`; `ranked` has the ranked lists for each `ties`."""
     values: dict[str, Values] = {}
     for name, metric in metrics.items():
         outcome = metric.of(ranked[metric.options.get("ties", "stable")])
@@ -175,7 +175,7 @@ def values_of(ranked: Mapping[str, Ranked], metrics: Mapping[str, Metric]) -> di
 
 
 def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) -> dict[str, Values]:
-    """Return the values per list for each custom metric, `(lists,)`; NaN scores become -inf."""
+    """Return the values of all lists for each custom metric, `(lists,)`; a score of NaN is replaced by -inf."""
     scores, labels, mask, offsets, _ = lists.given
     clean = torch.where(scores.isnan(), -torch.inf, scores)
     return {
@@ -203,8 +203,8 @@ def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[str, .
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
     """Yield groups of lists of similar length for `evaluate`: indices of the lists, the lists, and their document ids.
 
-    If all lists need little padding, there is only one group. Groups save memory: one list of 200,000 documents and
-    20,000 short lists would be padded to 4 billion positions in a single group.
+    If all lists need little padding, there is only one group. Groups save memory: in a single group, one list of
+    200,000 documents and 20,000 short lists would be padded to 4 billion positions.
     """
     scores, labels, _, offsets, _ = lists.given
     if offsets is None:
@@ -299,6 +299,6 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
 
 
 def _means(counts: Values, table: Values) -> Values:
-    """Return the mean of each metric if each list counts `counts` times, `(resamples, metrics)`; 0 for no lists."""
+    """Return the means, `(resamples, metrics)`, if each list counts `counts` times; 0 if there are no lists."""
     present = ~np.isnan(table)
     return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

@@ -50,8 +50,8 @@ _SHARED = {"empty": "zero", "ties": "stable"}
 class Metric:
     """A metric with its cutoff and options; its printed form is a spec.
 
-    `metric @ k` sets the cutoff k, `metric(option=value)` sets options of its function. Two metrics are equal if they
-    compute the same values; options with their default value are not stored.
+    `metric @ k` is the same metric with cutoff k. `metric(option=value)` is the same metric with this option. Two
+    metrics are equal if they compute the same values, because options that have their default value are not stored.
 
     Example:
         >>> metric = nDCG(gain="linear") @ 5
@@ -61,7 +61,7 @@ class Metric:
         tensor(0.8597)
     """
 
-    name: str  # as in `KINDS`: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ARP or OPA
+    name: str  # a name in `KINDS`: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ARP or OPA
     k: int | None = None  # only the first k ranks count; with None, all ranks count
     settings: tuple[tuple[str, Any], ...] = ()  # options that differ from their default, sorted by name
 
@@ -124,7 +124,7 @@ class Metric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Return the values of the metric for the lists, after the reduction.
+        """Compute the metric for each list, and return the reduced values.
 
         Args:
             scores, labels, mask, offsets, ids, reduction: the lists and the reduction of their values; see
@@ -134,7 +134,7 @@ class Metric:
         return self.function(scores, labels, k=self.k, **lists, **self.options)
 
     def of(self, ranked: Ranked) -> ListValues:
-        """Return the values of the metric for lists that are already ranked.
+        """Compute the metric for lists that are already ranked, and return one value per list.
 
         Args:
             ranked: lists whose documents are sorted by score.
@@ -161,8 +161,8 @@ class Metric:
 def parse_metric(text: "str | Metric") -> Metric:
     """Make a metric from a spec. The name may be in upper or lower case.
 
-    MRR, MAP, NDCG, Precision and Recall are also accepted. A value is a number or text, with or without quotes. No code
-    is evaluated.
+    MRR, MAP, NDCG, Precision and Recall are also accepted as names. The value of an option is a number or a text, with
+    or without quotes. The spec is never executed as code.
 
     Args:
         text: spec `name[@k][:option=value,...]` or `name(option=value, ...)[@k]`. A metric is returned unchanged.

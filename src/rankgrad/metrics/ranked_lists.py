@@ -1,4 +1,4 @@
-"""Ranked lists: the input of every exact metric, so that many metrics share one sort."""
+"""Ranked lists: the input of every exact metric. Lists are sorted once for many metrics."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ EMPTY = ("skip", "zero", "one")
 
 
 class ListValues(NamedTuple):
-    """Values of a metric, one per list. `full` is False for an empty list; `settle` sets the value of empty lists."""
+    """Values of a metric, one per list. The function `settle` sets the values of empty lists."""
 
     values: Tensor  # (...)
-    full: Tensor  # (...), bool
+    full: Tensor  # (...), bool; False for an empty list
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Ranked:
 
     labels: Tensor  # (..., n)
     mask: Tensor  # (..., n)
-    judged: Tensor  # (..., m), all known labels of the query, in any order; 0 in padding
-    judged_mask: Tensor  # (..., m)
-    ties: tuple[Tensor, Tensor] | None = None  # groups of tied documents, if a metric averages over their orders
+    judged: Tensor  # (..., m), all labels of the query in any order, also of documents without a score; 0 in padding
+    judged_mask: Tensor  # (..., m), False for padding of `judged`
+    ties: tuple[Tensor, Tensor] | None = None  # start and size of the group of ties at each rank; None: not averaged
 
     def head(self, k: int | None) -> "Ranked":
-        """Return the first `k` documents, or all documents if ties are averaged; `judged` keeps all labels."""
+        """Return the first `k` documents, or all documents if ties are averaged; `judged` still contains all labels."""
         if k is None or self.ties is not None:
             return self
         return replace(self, labels=self.labels[..., :k], mask=self.mask[..., :k])
@@ -43,7 +43,7 @@ class Ranked:
         return all_ranks(self.labels.shape[-1], self.labels.device)
 
     def spread(self, weights: Tensor) -> Tensor:
-        """Return the weight of each document from the weights of ranks, `(n,)`, averaged over the orders of ties."""
+        """Return the weight of each document: the weight of its rank, `weights (n,)`, averaged over orders of ties."""
         if self.ties is None:
             return weights.to(self.labels.dtype)
         first, size = self.ties
@@ -51,11 +51,11 @@ class Ranked:
         return ((total[first + size] - total[first]) / size).to(self.labels.dtype)
 
     def tied(self, flags: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return four numbers per rank about its group of tied documents.
+        """Return four numbers for each rank, which describe the group of tied documents at this rank.
 
         They are the size of the group, the number of flagged documents in the group, the number of flagged documents
-        before the group, and the index of the rank in the group, from 0. If ties are not averaged, each document is
-        alone in its group.
+        before the group, and the index of the rank in the group, from 0. If ties are not averaged, each group contains
+        only one document.
         """
         count = flags.cumsum(-1)
         if self.ties is None:
@@ -68,7 +68,7 @@ class Ranked:
         return size.to(flags.dtype), count.gather(-1, first + size) - before, before, place.to(flags.dtype)
 
     def relevant(self, threshold: float) -> tuple[Tensor, Tensor]:
-        """Return 1 for a label above `threshold`, otherwise 0, `(..., n)`, and the number of judged labels above it."""
+        """Return 1 for a label above `threshold`, otherwise 0, `(..., n)`; and the number of all such judged labels."""
         flags = ((self.labels > threshold) & self.mask).to(self.labels.dtype)
         return flags, ((self.judged > threshold) & self.judged_mask).sum(-1).to(self.labels.dtype)
 
@@ -150,7 +150,7 @@ def nan_scores(scores: Tensor) -> int:
 
 
 def settle(outcome: ListValues, empty: str, reduction: str) -> Tensor:
-    """Set a metric's value of empty lists, and reduce the values over the lists."""
+    """Replace the values of empty lists as the option `empty` says, and reduce the values over the lists."""
     one_of("empty", empty, EMPTY)
     values, full = outcome
     if empty != "skip":
@@ -160,10 +160,10 @@ def settle(outcome: ListValues, empty: str, reduction: str) -> Tensor:
 
 
 def check_cutoff(k: object) -> None:
-    """Check that `k` is None or a whole number of at least 1."""
+    """Check that `k` is None or an integer of at least 1."""
     if k is None:
         return
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        bad_type("k", "be a whole number or None", repr(k))
+        bad_type("k", "be an integer or None", repr(k))
     if k < 1:
         bad_value("k", "be at least 1", k)

@@ -35,11 +35,11 @@ def inverse(permutation: Tensor) -> Tensor:
 def ranked_order(
     scores: Tensor, mask: Tensor, ties: str = "stable", codes: Tensor | None = None, k: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return two tensors in ranked order, `(..., min(k, n))`: positions of documents, and sort keys, equal for ties.
+    """Return the positions of the documents in ranked order, and their sort keys, both `(..., min(k, n))`.
 
-    With `ties="trec"` the order is trec_eval's. Scores are compared in float32. Among equal scores, the document with
-    the highest code is first. Without `codes`, the document at the last position is first. Codes have the same order as
-    the document ids.
+    Ties have equal sort keys. With `ties="trec"`, the order is the same as in trec_eval. Scores are compared in
+    float32. Among equal scores, the document with the highest code is first. Without `codes`, the document at the last
+    position is first. Codes have the same order as the document ids.
 
     Example:
         >>> scores, mask = torch.tensor([1.0, 3.0, 1.0]), torch.tensor([True, True, True])
@@ -62,7 +62,7 @@ def ranked_order(
 
 
 def equal_groups(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the start and the length of the group of equal neighbours that contains each position, both `(..., n)`.
+    """Return, for each position, the start and the length of its group of equal neighbours, both `(..., n)`.
 
     Example:
         >>> equal_groups(torch.tensor([7, 7, 5]))

@@ -60,11 +60,11 @@ def read_qrels(path: PathLike) -> Qrels:
         >>> read_qrels(path)
         {'q1': {'d7': 2}}
     """
-    return _read(path, _QRELS, 3, _label, "a whole number of at most 18 digits")
+    return _read(path, _QRELS, 3, _label, "an integer of at most 18 digits")
 
 
 def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str = "rankgrad") -> None:
-    """Write a run in trec_eval's order, with exact scores and ranks from 1. A file name that ends in `.gz` means gzip.
+    """Write a run in trec_eval's order, with exact scores and ranks from 1. If the file name ends in `.gz`, use gzip.
 
     Args:
         path: path of the file; an existing file is replaced.
@@ -80,7 +80,7 @@ def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str =
 
 
 def write_qrels(path: PathLike, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write qrels. A file name that ends in `.gz` means gzip.
+    """Write qrels. If the file name ends in `.gz`, use gzip.
 
     Args:
         path: path of the file; an existing file is replaced.
@@ -126,18 +126,18 @@ def measure_run(
 ) -> Evaluation:
     """Measure a run as trec_eval does.
 
-    A document without a label, or with a negative label, has label 0. Relevant documents that are not in the run count
-    in the number of relevant documents (recall, AP) and in the best DCG. ARP and OPA use only the run's documents. Ties
-    are ordered by document id, unless a metric has `ties='expected'`. Only queries that are in the run and
-    in qrels are measured. With `complete` (trec_eval's `-c`), a query of qrels that is not in the run also counts, as a
-    list without documents. trec_eval's `ndcg_cut` has linear gain: `nDCG(gain='linear')@10`.
+    A document without a label, or with a negative label, has label 0. A relevant document that is not in the run still
+    counts in the number of relevant documents (recall, AP) and in the best DCG. ARP and OPA use only documents of the
+    run. Ties are ordered by document id, unless a metric has `ties='expected'`. Only queries that are both in the run
+    and in qrels are measured. With `complete` (option `-c` of trec_eval), a query that is only in qrels also counts, as
+    a list without documents. `ndcg_cut` of trec_eval has linear gain: use `nDCG(gain='linear')@10`.
 
     Args:
         run: `{query: {document: score}}`.
         qrels: `{query: {document: label}}`.
         metrics: specs such as `"nDCG@10"`, or `Metric` values.
-        complete: True to also measure queries of qrels that are not in the run.
-        bootstrap: number of resamples of the queries. With 0, both ends of the interval are the mean.
+        complete: True to also measure queries that are only in qrels.
+        bootstrap: number of bootstrap resamples of the queries. With 0, both ends of an interval are equal to the mean.
         seed: random seed of the resampling.
         confidence: share of the resampled means inside the interval.
 

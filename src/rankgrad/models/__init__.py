@@ -1,9 +1,12 @@
 """One interface for every kind of ranker: neural, LightGBM, XGBoost, blends, and custom kinds.
 
 `TrainedModel` is a trained ranker. `RankerKind` is a kind of ranker, which trains and loads models. `register` adds a
-kind, `kind_of` returns the kind of a spec, and `load` reads a saved model of any kind. `FeatureImportance` and
-`ListExplanation` are the results of `feature_importance` and `explain`. `contributions` of a model returns
-`Contributions`. `Calibration` and `Reliability` are the results of `calibrate` and `reliability`.
+kind, `kind_of` returns the kind of a spec, and `load` reads a saved model of any kind. The other classes are results of
+methods of a model:
+
+- `feature_importance` returns `FeatureImportance`, and `explain` returns `ListExplanation`.
+- `contributions` returns `Contributions`.
+- `calibrate` returns `Calibration`, and `reliability` returns a list of `Reliability`.
 """
 
 from rankgrad.models.calibration import Calibration

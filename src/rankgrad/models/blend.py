@@ -29,11 +29,11 @@ LOSS, EVEN = "xe_ndcg", 0.1
 class BlendModel(TrainedModel):
     """Model whose scores are weighted sums of the scores of other models."""
 
-    equal: ClassVar[float] = 1e-7  # scores are equal if their spread is at most this share of the largest score
-    negligible: ClassVar[float] = 1e-12  # a weighted sum is 0 if its absolute value is at most this number
+    equal: ClassVar[float] = 1e-7  # scores are equal if standard deviation / largest absolute score <= this number
+    negligible: ClassVar[float] = 1e-12  # a weighted sum becomes 0 if its absolute value is at most this number
 
     models: list[TrainedModel]
-    weights: NDArray[np.float64]  # weights of the models, `(models,)`; they are at least 0, and their sum is 1
+    weights: NDArray[np.float64]  # weights of the models, `(models,)`; each weight is at least 0, and the sum is 1
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -42,11 +42,11 @@ class BlendModel(TrainedModel):
     def __post_init__(self) -> None:
         self.features, self.categories = int(self.models[0].features), self.models[0].categories
         if any((model.categories or None) != (self.categories or None) for model in self.models):
-            bad_value("models", "have the same categories of the same features", "models with different categories")
+            bad_value("models", "have the same categories for the same features", "models with different categories")
 
     @property
     def takes_missing(self) -> bool:
-        """True if all models take missing values."""
+        """True if all models of the blend accept missing values."""
         return all(model.takes_missing for model in self.models)
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
@@ -62,9 +62,10 @@ class BlendModel(TrainedModel):
         return np.where(np.abs(scores) > self.negligible, scores, 0.0).astype(np.float32)
 
     def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
-        """Return the weighted sums of the contributions of the models of the blend.
+        """Return the contribution of each feature: the weighted sum of its contributions to the models of the blend.
 
-        The mean and the standard deviation of a model's scores in the list are taken as given. So the sum is exact.
+        The mean and the standard deviation of a model's scores in the list are treated as constants. Therefore, the
+        contributions sum exactly to the difference of the scores.
 
         Args:
             features: features of all documents of one list, `(n, f)`.
@@ -119,8 +120,8 @@ class BlendKind(RankerKind):
     name = KIND
 
     def listing(self) -> list[Listing]:
-        """Return the line about blends of `rankgrad list models`."""
-        return [Listing(KIND, "weighted sum of trained models", f"parts=runs/a|runs/b, even={EVEN}")]
+        """Return the line for blends in the output of `rankgrad list models`."""
+        return [Listing(KIND, "weighted sum of the scores of trained models", f"parts=runs/a|runs/b, even={EVEN}")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise an error if a setting of a blend is wrong; see `RankerKind.check`.
@@ -145,13 +146,13 @@ class BlendKind(RankerKind):
         init_model: TrainedModel | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> BlendModel:
-        """Fit the weights on the validation lists; no part of the blend may have been trained on them.
+        """Fit the weights of the blend on the validation lists; see `RankerKind.fit`.
 
-        See `RankerKind.fit`.
+        No model of the blend may have been trained on the validation lists.
 
         Args:
-            settings: checked settings.
-            train: training lists, used if there are no validation lists.
+            settings: settings that `check` accepts.
+            train: training lists; they are used only if there are no validation lists.
             validation: lists on which the weights are fitted.
             out: folder for the model; None to write nothing.
             resume: ignored, because a blend is fitted in seconds.
@@ -177,7 +178,7 @@ class BlendKind(RankerKind):
 
         Args:
             folder: folder of the blend.
-            device: device of the parts of the blend.
+            device: device to compute on, for models of the blend that have a choice of device.
         """
         weights, settings = read_blend(folder)
         models = [load(part, device) for part in parts_of(folder, len(weights))]
@@ -188,7 +189,7 @@ BLEND = BlendKind()
 
 
 def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all settings of a blend: given settings, options in the spec of the model, and defaults."""
+    """Return all settings of a blend: these settings, options in the spec of the model, and defaults."""
     given = {**spell("model", str(settings.get("model", KIND))).options, **settings}
     given.pop("model", None)
     for name in ("metric", "seed"):  # a blend does not use these settings, which every run has
@@ -229,7 +230,7 @@ def fit_weights(
         data: lists on which no model was trained.
         loss: loss that the weights of the blend minimise.
         even: strength of the preference for equal weights.
-        weights: document weights `(documents,)`, for losses that take them.
+        weights: weights of the documents, `(documents,)`, for losses that use such weights.
     """
     wanted = {model.features for model in models}
     if wanted != {data.features.shape[1]}:
@@ -255,7 +256,7 @@ def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[
 
 
 def standardise_columns(columns: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return columns of scores, `(documents, columns)`, with mean 0 and standard deviation 1 per list.
+    """Standardise columns of scores, `(documents, columns)`: to mean 0 and standard deviation 1 per list.
 
     If all scores of a list are equal, they become 0.
     """
@@ -277,7 +278,7 @@ def standardise_columns(columns: NDArray[np.float64], offsets: NDArray[np.int64]
 
 
 def _shares(columns: Tensor, labels: Tensor, loss: Any, even: float, lists: dict[str, Tensor]) -> NDArray[np.float64]:
-    """Return the fitted weights of a blend; their sum is 1.
+    """Fit and return the weights of a blend; the sum of the weights is 1.
 
     A scale of the scores is also fitted, because the loss depends on the scale. The scale is not returned, because the
     order of the documents does not depend on the scale.
@@ -304,13 +305,13 @@ def write_blend(
     settings: dict[str, Any],
     feature_names: Sequence[str] | None = None,
 ) -> None:
-    """Write the `config.json` of a blend whose parts are in the folder.
+    """Write the `config.json` of a blend. The folder must already contain the parts of the blend.
 
     Args:
         folder: folder of the blend.
         weights: weights of the parts.
         settings: settings of the fit.
-        feature_names: names of the features, if they are known.
+        feature_names: names of the features; None if they are unknown.
     """
     parts = [_hash(part) for part in parts_of(folder, len(weights))]
     write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts}, feature_names)
@@ -340,7 +341,7 @@ def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
 
 
 def parts_of(folder: str | os.PathLike[str], count: int) -> list[Path]:
-    """Return the folders of the parts of a blend.
+    """Return the folder of each part of a blend.
 
     Args:
         folder: folder of the blend.

@@ -1,4 +1,4 @@
-"""Export a blend as one ONNX file, which contains the graphs of all its models and the weighted sum of their scores."""
+"""Export a blend as one ONNX file: the graphs of all models of the blend, and the weighted sum of the scores."""
 
 import os
 from dataclasses import replace
@@ -34,11 +34,12 @@ _OPSET, _IR = 18, 8  # lowest versions of ONNX that the nodes of a blend need
 
 
 def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-    """Write a blend to one ONNX file, after a check that the scores of the file agree with `BlendModel.score`.
+    """Write a blend to one ONNX file. Before, check that the scores of the file agree with `BlendModel.score`.
 
-    The file has two inputs: `features (lists, n, f)` (float32, raw; NaN for a missing value if all models are trees)
-    and `mask (lists, n)` (boolean, True for a document). The output is `scores (lists, n)`; padding has the score 0.
-    If the blend is calibrated, there is also the output `calibrated (lists, n)`.
+    The file has two inputs: `features (lists, n, f)` (float32, before any preprocessing) and `mask (lists, n)`
+    (boolean, True for a document). A missing value is NaN, if all models accept missing values. The output is
+    `scores (lists, n)`; padding has the score 0. If the blend is calibrated, there is also the output
+    `calibrated (lists, n)`.
 
     Args:
         blend: blend of networks, trees and other blends, on any device.
@@ -47,7 +48,8 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
     """
     path = Path(path)
     if format in FORMATS:
-        bad_value("format", "be 'onnx' for a blend, which normalises the scores of each list", repr(format))
+        must = "be 'onnx' for a blend, because other formats cannot standardise scores per list"
+        bad_value("format", must, repr(format))
     if format is not None:
         one_of("format", format, ("onnx",))
     elif path.suffix.lower() != ".onnx":
@@ -98,11 +100,11 @@ class _BlendGraph:
         return name
 
     def add_blend(self, blend: "BlendModel", place: str) -> str:
-        """Add the scores of a blend, and return their name. The nodes compute `BlendModel.score` in float64.
+        """Add nodes that compute `BlendModel.score` in float64, and return the name of the output.
 
         Args:
             blend: blend to add.
-            place: folder of the blend in the folder of the exported blend, with a slash at the end.
+            place: folder of this blend, relative to the folder of the exported blend, with a slash at the end.
         """
         onnx = import_module("onnx")
         used = [number for number, weight in enumerate(blend.weights) if weight]
@@ -127,17 +129,17 @@ class _BlendGraph:
         return self.add("Cast", self.add("Where", large, total, zero), to=onnx.TensorProto.FLOAT)
 
     def add_model(self, model: TrainedModel, place: str) -> str:
-        """Add the scores of a model, and return their name.
+        """Add nodes that compute the scores of a model, and return the name of the output.
 
         Args:
             model: model to add.
-            place: folder of the model in the folder of the exported blend.
+            place: folder of the model, relative to the folder of the exported blend.
         """
         if isinstance(model, self.kind):
             return self.add_blend(model, f"{place}/")
         if not isinstance(model, Model | TreeModel):
             got = type(getattr(model, "estimator", model)).__name__
-            bad_value(place, "be a network, LightGBM, XGBoost or a blend for an export of the blend", got)
+            bad_value(place, "be a network, LightGBM, XGBoost or a blend, so that the blend can be exported", got)
         try:
             if isinstance(model, Model):
                 made, draw = network_export.as_onnx(model, self.networks)
@@ -184,7 +186,7 @@ class _BlendGraph:
         return content
 
     def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
-        """Return features for the check of the file; each document is drawn for one of the models."""
+        """Return random features for the check of the file; those of each document suit one random model."""
         drawn = np.stack([draw(shape, rng) for draw in self.draws])
         chosen = rng.integers(len(drawn), size=shape)
         rows = np.take_along_axis(drawn, chosen[None, ..., None], axis=0)[0]

@@ -1,9 +1,10 @@
 """Calibrate a trained model: fit functions from its scores to probabilities, on lists that are not training lists.
 
-A calibration is fitted per event, `label > t`. `binary` has one event. `grade` has one event per grade above the
-lowest. From these events, the probability of each grade and the expected grade are computed. All functions are
-non-decreasing, so they never contradict the order by score. Isotonic functions have constant parts. Therefore documents
-are still ranked by score, and the probability is an additional output.
+A calibration has one function per event `label > t`; the function returns the probability of the event. The target
+`binary` has one event. The target `grade` has one event per grade t except the highest. From their probabilities, the
+probability of each grade and the expected grade are computed. All functions are non-decreasing: a document with a
+higher score never has a lower probability. But it can have the same probability, because isotonic functions have
+constant parts. Therefore, documents are still ranked by score, and the probability is an additional output.
 """
 
 import math
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 METHODS, TARGETS = ("isotonic", "platt"), ("binary", "grade")
-MOST_GRADES = 64  # a label with more different values is not a grade
-FOLDS = 5  # folds of lists with which a calibration is measured
+MOST_GRADES = 64  # labels with more different values are not grades
+FOLDS = 5  # number of folds of the cross-validation of a calibration
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ class LogisticCurve:
 
     @classmethod
     def fit(cls, scores: Array, relevant: NDArray[np.bool_]) -> "LogisticCurve":
-        """Fit by maximum likelihood with Platt's targets, which give a finite fit even if scores separate the labels.
+        """Fit by maximum likelihood to Platt's targets. The slope is finite even if the scores separate the labels.
 
-        With P documents of the event and N others, the targets are (P + 1) / (P + 2) and 1 / (N + 2). If the best slope
-        is negative, the function is constant.
+        If the event is true for P documents and false for N documents, the targets are (P + 1) / (P + 2) and
+        1 / (N + 2). If the best slope is negative, the function is constant.
         """
         from sklearn.linear_model import LogisticRegression
 
@@ -68,17 +69,18 @@ class LogisticCurve:
         slope = float(solver.coef_[0, 0]) / spread
         if slope > 0:
             return cls(slope, float(solver.intercept_[0]) - slope * centre)
-        warnings.warn("the scores are not higher for relevant documents: their probability is constant", stacklevel=3)
+        text = "the scores are not higher for relevant documents than for others: all probabilities are equal"
+        warnings.warn(text, stacklevel=3)
         mean = float(targets.mean())  # the most likely function that does not decrease
         return cls(0.0, math.log(mean / (1 - mean)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers as JSON values."""
+        """Return slope and intercept as JSON values."""
         return {"slope": self.slope, "intercept": self.intercept}
 
     @classmethod
     def from_json(cls, known: Any) -> "LogisticCurve":
-        """Return the function from JSON values; wrong values are an error."""
+        """Return the function that `to_json` described; raise an error if the JSON values are wrong."""
         slope, intercept = _numbers([known["slope"], known["intercept"]]).tolist()
         if slope < 0:
             bad_value("slope", "be at least 0", slope)
@@ -87,7 +89,7 @@ class LogisticCurve:
 
 @dataclass(frozen=True)
 class IsotonicCurve:
-    """Isotonic regression: a non-decreasing function, linear between knots and constant outside of them."""
+    """Isotonic regression: a non-decreasing function, linear between the knots and constant beyond the outer knots."""
 
     knots: tuple[float, ...]  # scores, increasing
     values: tuple[float, ...]  # probabilities at the knots, non-decreasing
@@ -104,12 +106,12 @@ class IsotonicCurve:
         return cls(tuple(found.X_thresholds_.tolist()), tuple(found.y_thresholds_.tolist()))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers as JSON values."""
+        """Return knots and values as JSON values."""
         return {"knots": [*self.knots], "values": [*self.values]}
 
     @classmethod
     def from_json(cls, known: Any) -> "IsotonicCurve":
-        """Return the function from JSON values; wrong values are an error."""
+        """Return the function that `to_json` described; raise an error if the JSON values are wrong."""
         knots, values = _numbers(known["knots"]), _numbers(known["values"])
         if len(knots) != len(values) or not len(knots) or (np.diff(knots) <= 0).any():
             bad_value("knots", "increase, and have one value each", f"{len(knots)} knots and {len(values)} values")
@@ -137,11 +139,11 @@ class Calibration:
     grades: tuple[float, ...]  # for `grade`, the grades, the lowest grade first; for `binary`, 0 and 1
     thresholds: tuple[float, ...]  # threshold t of each event `label > t`, increasing
     curves: tuple[Curve, ...]  # function of each event
-    lists: int = 0  # number of lists of the fit
-    documents: int = 0  # number of documents of the fit
+    lists: int = 0  # number of lists on which the functions were fitted
+    documents: int = 0  # number of documents on which the functions were fitted
 
     def cumulative(self, scores: Any) -> Array:
-        """Return the probability of each event `label > t`, `(documents, events)`. It does not increase with t.
+        """Return the probability of each event `label > t`, `(documents, events)`; it does not increase with t.
 
         Args:
             scores: scores of the model, `(documents,)`.
@@ -151,7 +153,7 @@ class Calibration:
         return np.minimum.accumulate(np.stack([curve(given) for curve in self.curves], axis=-1), axis=-1)
 
     def probabilities(self, scores: Any) -> Array:
-        """Return the probability of each grade, `(documents, grades)`; for `binary`, of 0 and 1.
+        """Return the probability of each grade, `(documents, grades)`; for `binary`, the grades are 0 and 1.
 
         Args:
             scores: scores of the model, `(documents,)`.
@@ -171,7 +173,7 @@ class Calibration:
 
     @property
     def meaning(self) -> str:
-        """Meaning of `values`, as a name of a column."""
+        """Name for a column of `values`: `probability` or `expected_grade`."""
         return "probability" if self.target == "binary" else "expected_grade"
 
     @property
@@ -187,7 +189,7 @@ class Calibration:
 
     @classmethod
     def from_json(cls, known: dict[str, Any]) -> "Calibration":
-        """Return a calibration from JSON values; wrong values are an error.
+        """Return the calibration that `to_json` described; raise an error if the JSON values are wrong.
 
         Args:
             known: return value of `to_json`.
@@ -197,7 +199,7 @@ class Calibration:
         grades, thresholds = _numbers(known["grades"]), _numbers(known["thresholds"])
         curves = tuple(_CURVES[known["method"]].from_json(each) for each in known["curves"])
         if not len(curves) == len(thresholds) == len(grades) - 1 or not curves:
-            bad_value("curves", "be one per threshold, and one less than the grades", len(curves))
+            bad_value("curves", "be one per threshold, and one fewer than the grades", len(curves))
         if (np.diff(grades) <= 0).any() or (np.diff(thresholds) <= 0).any():
             bad_value("grades and thresholds", "increase", "other numbers")
         counts = (int(known.get("lists", 0)), int(known.get("documents", 0)))
@@ -217,7 +219,7 @@ def fit_calibration(
         method: `"platt"` (logistic) or `"isotonic"`.
         target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
             grade, and the expected grade.
-        threshold: threshold of `"binary"`.
+        threshold: threshold of the label, for `"binary"`.
     """
     one_of("method", method, METHODS)
     one_of("target", target, TARGETS)
@@ -249,13 +251,14 @@ def fit_calibration(
 def measure_calibration(
     calibration: Calibration | None, scores: Any, data: Dataset, bins: int = BINS
 ) -> list[Reliability]:
-    """Measure the probabilities of a calibration on labelled lists, one result per event.
+    """Compare the probabilities of a calibration with labels; return one result per event.
 
     Args:
-        calibration: calibration of the model; None to use the sigmoid of the scores for `label > 0`, as `bce` does.
+        calibration: calibration of the model; None if the model is not calibrated. The probability of `label > 0` is
+            then the sigmoid of the score, as in the loss `bce`.
         scores: scores of the documents, `(documents,)`.
         data: labelled lists.
-        bins: largest number of bins.
+        bins: maximum number of bins.
     """
     used = calibration or Calibration("platt", "binary", (0.0, 1.0), (0.0,), (LogisticCurve(1.0, 0.0),))
     return _measure(used, used.cumulative(scores), data, bins)
@@ -264,15 +267,15 @@ def measure_calibration(
 def cross_measure(
     scores: Any, data: Dataset, *, bins: int = BINS, seed: int = 0, **options: Any
 ) -> list[Reliability] | None:
-    """Measure a calibration by cross-validation: it is fitted on four fifths of the lists and measured on the last.
+    """Measure a calibration by cross-validation; return one result per event, or None if there are too few lists.
 
-    Return None if there are too few lists.
+    The lists are divided into five parts. The probabilities of each part are from a calibration of the other parts.
 
     Args:
         scores: scores of the documents, `(documents,)`.
         data: labelled lists, on which the model was not trained.
-        bins: largest number of bins.
-        seed: random seed of the five parts.
+        bins: maximum number of bins.
+        seed: random seed of the division into parts.
         options: options of `fit_calibration`.
     """
     if len(data) < FOLDS:
@@ -299,22 +302,23 @@ def _measure(calibration: Calibration, cumulative: Array, data: Dataset, bins: i
 
 
 def calibration_of(model: "TrainedModel") -> Calibration:
-    """Return the calibration of a model; a model without calibration is an error.
+    """Return the calibration of a model; raise an error if the model is not calibrated.
 
     Args:
         model: trained model.
     """
     if model.calibration is None:
-        bad_value("model", "be calibrated (`calibrate`, or `rankgrad calibrate`)", "a model without a calibration")
+        must = "be calibrated (call `calibrate`, or run `rankgrad calibrate`)"
+        bad_value("model", must, "a model without a calibration")
     return model.calibration
 
 
 def write_calibration(folder: str | PathLike[str], calibration: Calibration | None) -> None:
-    """Write the calibration of a model to `calibration.json`; without a calibration, remove this file.
+    """Write the calibration of a model to `calibration.json`; remove this file if the model is not calibrated.
 
     Args:
         folder: folder of the model.
-        calibration: calibration, or None.
+        calibration: calibration; None if the model is not calibrated.
     """
     path = Path(folder) / CALIBRATION
     if calibration is None:
@@ -324,7 +328,7 @@ def write_calibration(folder: str | PathLike[str], calibration: Calibration | No
 
 
 def read_calibration(folder: str | PathLike[str]) -> Calibration | None:
-    """Return the calibration of a saved model, or None if there is none.
+    """Return the calibration of a saved model; None if the model is not calibrated.
 
     Args:
         folder: folder of the model.
@@ -336,7 +340,7 @@ def read_calibration(folder: str | PathLike[str]) -> Calibration | None:
     try:
         return Calibration.from_json(known)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path} must be a calibration; got the error {error}") from error
+        raise ValueError(f"{path} must contain a calibration; got the error {error}") from error
 
 
 def _numbers(values: Sequence[Any]) -> Array:

@@ -16,11 +16,12 @@ Draw = Callable[[tuple[int, int], np.random.Generator], NDArray[np.float32]]
 def add_calibration(
     content: bytes, calibration: Calibration, draw: Draw, shapes: Sequence[tuple[int, int]]
 ) -> tuple[bytes, float]:
-    """Return an ONNX file with the calibrated values of its scores, and their largest difference from `calibration`.
+    """Add calibrated values to an ONNX file; return the file, and the largest error of the calibrated values.
 
     The new output `calibrated (lists, n)` is the probability or the expected grade. For grades, the output
-    `probabilities (lists, n, grades)` has the probability of each grade. The check uses the scores of the file, because
-    an isotonic function may be steep. Then a rounding error of a score would become a larger difference.
+    `probabilities (lists, n, grades)` has the probability of each grade. The error is the difference from `calibration`
+    for the same scores, which the file computes. Scores of the model are not used, because they have other rounding
+    errors, and a steep isotonic function would magnify the difference.
 
     Args:
         content: ONNX file with the output `scores`.
@@ -74,7 +75,7 @@ class _Graph:
         return name
 
     def add_curve(self, curve: Curve, scores: str) -> str:
-        """Add the probabilities of one event, and return their name; `scores` is `(lists, n, 1)`."""
+        """Add nodes that compute the probability of one event; return the name of the output, `(lists, n, 1)`."""
         if isinstance(curve, LogisticCurve):
             onnx = import_module("onnx").TensorProto
             line = self.add("Add", self.add("Mul", scores, self.constant(curve.slope)), self.constant(curve.intercept))

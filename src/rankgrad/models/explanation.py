@@ -1,4 +1,4 @@
-"""Explain one list: the contributions of features to the difference of two scores, and the metric without a feature."""
+"""Explain one list: contributions of features to the difference of two scores, and the metric without each feature."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from rankgrad.models.feature_importance import feature_names
 if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
 
-_EXACT = 1e-5  # largest difference between the sum of the contributions and the difference of the scores
+_EXACT = 1e-5  # maximum error of the sum of the contributions, relative to scores above 1
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class ListExplanation:
     scores: tuple[float, float]  # scores of the two documents
     names: tuple[str, ...]  # names of the features
     contributions: NDArray[np.float64]  # contribution of each feature, `(features,)`
-    others: dict[str, float]  # contributions that are not features of the two documents, by name
+    others: dict[str, float]  # contributions that do not belong to a feature of the two documents, by name
     values: NDArray[np.float32]  # features of the two documents, `(2, features)`
     method: str  # method of the contributions
-    error: float  # bound of the sum of the absolute errors of the contributions, from numerical integration
+    error: float  # upper bound for the total absolute error of the contributions, from numerical integration
     metric: str  # name of the metric
     value: float  # metric of the list; NaN if the metric skips the list
-    losses: NDArray[np.float64]  # loss of the metric if the feature is replaced by its mean in the list, `(features,)`
+    losses: NDArray[np.float64]  # how much worse the metric is if the feature is replaced by its mean, `(features,)`
 
     @property
     def gap(self) -> float:
@@ -51,7 +51,9 @@ class ListExplanation:
         return [int(place) for place in np.argsort(-np.abs(self.contributions), kind="stable")[:top]]
 
     def terms(self, top: int | None = None) -> list[tuple[str, float]]:
-        """Return names and contributions, whose sum is the gap; features that are left out are one term.
+        """Return pairs of name and contribution. The contributions sum to `gap`.
+
+        The features after the first `top` are one pair, and `others` are at the end.
 
         Args:
             top: maximum number of features; None for all features.
@@ -63,7 +65,7 @@ class ListExplanation:
         return [*shown, *([(f"{left_out} other features", rest)] if left_out else []), *self.others.items()]
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
-        """Return the explanation as JSON values, the feature with the largest absolute contribution first.
+        """Return the explanation as JSON values; the features are sorted by absolute contribution, largest first.
 
         Args:
             top: maximum number of features; None for all features.
@@ -89,7 +91,7 @@ class ListExplanation:
         return {**about, "metric": self.metric, "value": self.value, "features": features, "others": self.others}
 
     def to_frame(self) -> Any:
-        """Return a data frame of pandas with one row per feature, the largest absolute contribution first."""
+        """Return a pandas data frame with one row per feature, sorted by absolute contribution, largest first."""
         import pandas as pd
 
         order = self.order()
@@ -126,7 +128,8 @@ def explain_list(
     found = model.contributions(np.asarray(one.features), first, second)
     error = abs(found.values.sum() + sum(found.others.values()) - (scores[first] - scores[second]))
     if not error <= _EXACT * max(1.0, float(np.abs(scores[[first, second]]).max())):
-        bad_value("model", "have contributions that sum to the difference of the scores", f"an error of {error:.2g}")
+        must = "compute contributions that sum to the difference of the scores"
+        bad_value("model", must, f"an error of {error:.2g}")
     value, losses = _without_features(model, one, scores, measured)
     ranks = np.empty(len(scores), dtype=np.int64)
     ranks[ranking] = np.arange(1, len(scores) + 1)
@@ -152,7 +155,10 @@ def explain_list(
 def _without_features(
     model: "TrainedModel", one: Dataset, scores: NDArray[np.float64], metric: Any
 ) -> tuple[float, NDArray[np.float64]]:
-    """Return the metric of a list, and the loss of the metric if each feature is replaced by its mean in the list."""
+    """Return the metric of a list, and how much worse the metric is without each feature, `(features,)`.
+
+    "Without" means: all values of the feature are replaced by their mean in the list.
+    """
 
     def value(scores: Any) -> float:
         return float(next(iter(evaluate_lists(scores, one, [metric], bootstrap=0).values.values()))[0])

@@ -1,9 +1,10 @@
-"""Measure the importance of features, by the loss of a metric if a feature is shuffled, or by other methods.
+"""Measure the importance of features: how much worse a metric is if a feature is shuffled, or by other methods.
 
-The loss of a metric is its value before the shuffle minus its value after it, or the reverse if lower values are
-better. The permutation importance of a feature is the mean loss over lists and shuffles, in the units of the metric.
-Its interval treats lists and shuffles both as random samples. A feature that repeats another feature can have an
-importance near 0, even if the model uses both features, because the other feature remains.
+To shuffle a feature is to put its values in random order. The *loss of a metric* is the decrease of the metric after
+the shuffle, or the increase if lower values are better. The permutation importance of a feature is the mean loss over
+lists and shuffles, in the units of the metric. The confidence interval treats both lists and shuffles as random
+samples. A feature that repeats another feature can have an importance near 0, even if the model uses both features,
+because the other feature is not shuffled.
 """
 
 from dataclasses import dataclass, replace
@@ -33,7 +34,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class FeatureImportance:
-    """Importance of each feature of a model, in the order of the features; tables have the largest value first.
+    """Importance of each feature of a model. Arrays have the order of the features; tables are sorted, largest first.
 
     Example:
         >>> one = FeatureImportance(("bm25", "age"), np.array([0.01, 0.2]), None, None, "gain", "share of the gain")
@@ -44,16 +45,16 @@ class FeatureImportance:
     """
 
     names: tuple[str, ...]  # names of the features
-    values: Array  # importance, `(features,)`
+    values: Array  # importance of each feature, `(features,)`
     low: Array | None  # lower ends of the intervals, `(features,)`; None if there are no intervals
-    high: Array | None  # upper ends of the intervals, `(features,)`
+    high: Array | None  # upper ends of the intervals, `(features,)`; None if there are no intervals
     method: str  # name of the method
     unit: str  # meaning of the values, such as `loss of nDCG@10`
-    metric: str | None = None  # metric of the permutation importance
-    baseline: float | None = None  # metric with all features
+    metric: str | None = None  # name of the metric; only for permutation importance
+    baseline: float | None = None  # value of the metric if no feature is shuffled; only for permutation importance
     lists: int = 0  # number of lists
     repeats: int = 0  # number of shuffles per feature
-    confidence: float = CONFIDENCE  # confidence of the intervals
+    confidence: float = CONFIDENCE  # confidence level of the intervals
 
     def order(self, top: int | None = None) -> list[int]:
         """Return the positions of the features, the most important feature first.
@@ -107,7 +108,7 @@ class FeatureImportance:
         return {**about, "features": features}
 
     def to_frame(self) -> Any:
-        """Return a data frame of pandas with one row per feature, the most important feature first."""
+        """Return a pandas data frame with one row per feature, the most important feature first."""
         import pandas as pd
 
         order = self.order()
@@ -168,12 +169,12 @@ def permutation_importance(
     seed: int = 0,
     within_lists: bool = False,
 ) -> FeatureImportance:
-    """Measure the mean loss of a metric if the values of a feature are shuffled, for each feature.
+    """Measure, for each feature, how much worse a metric is on average if the values of the feature are shuffled.
 
     Args:
         model: any trained model.
         data: labelled lists with the features of the model.
-        metric: spec or object of the metric; if lower values of the metric are better, its increase is the loss.
+        metric: spec or object of the metric. The loss is its decrease, or its increase if lower values are better.
         repeats: number of shuffles per feature, at least 1.
         seed: random seed of the shuffles.
         within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.
@@ -219,7 +220,7 @@ def permutation_importance(
 
 
 def feature_names(model: "TrainedModel", data: Dataset | None) -> tuple[str, ...]:
-    """Return the names of the features; features without names are counted from 1, as in LETOR files.
+    """Return the names of the features; without names, `feature 1`, `feature 2`, ..., with the numbers of LETOR files.
 
     Args:
         model: trained model.
@@ -233,9 +234,11 @@ def feature_names(model: "TrainedModel", data: Dataset | None) -> tuple[str, ...
 def _interval(losses: NDArray[np.float64]) -> tuple[Array, Array]:
     r"""Return the confidence interval of the mean loss of each feature; `losses` is `(repeats, lists, features)`.
 
-    Lists and shuffles are both random: :math:`\ell_{rq} = \mu + a_q + b_r + e_{rq}`. The variance of the mean is
-    estimated as :math:`S_q^2 / Q + S_r^2 / R - S_e^2 / (QR)`, from the variances of the means of the lists, of the
-    means of the shuffles, and of the rest. The degrees of freedom are Satterthwaite's.
+    The model of the loss :math:`\ell_{rq}` of list q in shuffle r has two random effects, of lists and of shuffles:
+    :math:`\ell_{rq} = \mu + a_q + b_r + e_{rq}`. The variance of the mean is estimated as
+    :math:`S_q^2 / Q + S_r^2 / R - S_e^2 / (QR)`. Here :math:`S_q^2` is the variance of the means per list,
+    :math:`S_r^2` the variance of the means per shuffle, and :math:`S_e^2` the variance of the residuals. The degrees of
+    freedom are Satterthwaite's.
     """
     from scipy.stats import t
 

@@ -26,10 +26,12 @@ def write_config(
 
     Args:
         folder: folder of the model.
-        kind: name by which the registry finds the loader; None for a neural ranker (as in version 0.1).
+        kind: name by which the registry finds the kind that loads the model; None for a neural ranker, because version
+            0.1 wrote no kind.
         about: other entries of the file, as JSON values.
-        feature_names: names of the features, if they are known; `feature_names_of` reads them.
-        categories: categories of the categorical features; `categories_of` reads them.
+        feature_names: names of the features, which `feature_names_of` reads; None if they are unknown.
+        categories: categories of the categorical features, which `categories_of` reads; None if there are no such
+            features.
     """
     named = {} if kind is None else {"kind": kind}
     known: dict[str, Any] = {} if feature_names is None else {"feature_names": [*feature_names]}
@@ -49,12 +51,12 @@ def feature_names_of(folder: str | PathLike[str], features: int) -> tuple[str, .
         return None
     if not isinstance(names, list) or len(names) != features or not all(isinstance(name, str) for name in names):
         got = f"{len(names)} entries" if isinstance(names, list) else repr(names)[:80]
-        bad_value(str(Path(folder) / CONFIG), f"contain {features} texts as feature_names", got)
+        bad_value(str(Path(folder) / CONFIG), f"contain {features} names (text) as `feature_names`", got)
     return tuple(names)
 
 
 def categories_of(folder: str | PathLike[str], features: int) -> Categories | None:
-    """Return the categories of a saved model by column, or None if it has no categorical features.
+    """Return the categories of a saved model, by column of the feature; None if there are no categorical features.
 
     Args:
         folder: folder of the model.
@@ -64,7 +66,7 @@ def categories_of(folder: str | PathLike[str], features: int) -> Categories | No
 
 
 def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Return the content of the `config.json` of a model; check that this release supports the version of the file.
+    """Return the content of the `config.json` of a model; check that this release can read this version of the file.
 
     Args:
         folder: folder of the model.

@@ -63,7 +63,7 @@ class NeuralKind(RankerKind):
         return (*MODELS, *PRESETS)
 
     def listing(self) -> list[Listing]:
-        """Return the lines of `rankgrad list models`, one line per network."""
+        """Return the lines for neural rankers in the output of `rankgrad list models`, one line per network."""
         return [Listing(name, _about(kind), _options(kind)) for name, kind in MODELS.items()]
 
     def check(self, settings: Mapping[str, Any]) -> None:
@@ -102,10 +102,11 @@ class NeuralKind(RankerKind):
         Args:
             settings: settings of `rankgrad.training.Settings`.
             train: training lists.
-            validation: validation lists, which select the epoch.
+            validation: validation lists, by which the best epoch is chosen.
             out: folder for model, checkpoints and log.
             resume: True to resume from the checkpoint in `out`.
-            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
+            progress: True to show a bar on a terminal, and otherwise one line per epoch; None to show only the bar;
+                False to show nothing.
             init_model: neural model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
@@ -124,10 +125,12 @@ class NeuralKind(RankerKind):
         return Model.load(folder, device)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return settings from options of the command line, and a note. A preset adds the settings of its paper.
+        """Convert options of the command line to settings; also return a note, which is empty for most models.
+
+        If the model is a preset, the settings of its paper are added, and the note contains them.
 
         Args:
-            given: given options, by name.
+            given: options of the command line and their values, by name.
         """
         name = spell("model", str(given.get("model", Settings.model))).name.replace("_", "-")
         if name not in PRESETS:
@@ -142,10 +145,10 @@ class NeuralKind(RankerKind):
         return {**added, **given}, f"{name} ({preset.source}) sets: {note or 'no other setting'}"
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the search space: training settings, and options of the network that are not in its spec.
+        """Return the search space: training settings, and options of the network that its spec does not contain.
 
         Args:
-            settings: given settings.
+            settings: settings of the run, including `model`.
         """
         given_settings = Settings.of(dict(settings))
         if spell("schedule", given_settings.schedule).name == "cosine":
@@ -158,11 +161,11 @@ class NeuralKind(RankerKind):
         return {**SPACE, **{f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with the drawn values; drawn options of the network become part of its spec.
+        """Return the settings with sampled values; sampled options of the network become part of its spec.
 
         Args:
             settings: settings to start from.
-            draw: drawn values; the keys are the names in `space`.
+            draw: sampled values; the keys are the keys of `space`.
         """
         model = settings.get("model", Settings.model)
         if not isinstance(model, str):
@@ -182,7 +185,7 @@ class NeuralKind(RankerKind):
         return {**settings, "device": device}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training with a given number of epochs.
+        """Return settings for a training with a fixed number of epochs.
 
         Args:
             units: number of epochs.
@@ -190,7 +193,7 @@ class NeuralKind(RankerKind):
         return {"epochs": units, "patience": None}
 
     def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
-        """Return an estimate of the memory of a training: preprocessed copies, and the activations of a batch.
+        """Return an estimate of the memory of a training: preprocessed copies of the lists, and activations of a batch.
 
         Args:
             settings: settings of the run.

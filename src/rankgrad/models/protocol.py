@@ -1,7 +1,7 @@
 """Base classes of all rankers: a `TrainedModel` scores lists, and a `RankerKind` trains such a model.
 
-The command line and experiments use rankers only through these two classes. `rankgrad.models.registry` finds the kind
-of a spec or of a saved folder.
+The command line and experiments use rankers only through these two classes. `rankgrad.models.registry` finds the
+`RankerKind` for a spec, or for the folder of a saved model.
 """
 
 from abc import ABC, abstractmethod
@@ -42,18 +42,18 @@ class Exported:
     path: Path  # path of the file
     format: str  # format of the file, such as `onnx`
     engine: str  # program that computed the scores of the check
-    shapes: tuple[tuple[int, int], ...]  # shapes of the inputs of the check: (lists, documents)
-    difference: float  # largest difference from the scores of the model
-    calibration: float | None = None  # largest difference from the calibrated values; None if the file has none
+    shapes: tuple[tuple[int, int], ...]  # shapes of the inputs in the check, (lists, documents) each
+    difference: float  # largest difference between a score of the file and of the model
+    calibration: float | None = None  # the same for calibrated values; None if the file has no calibrated values
 
 
 class Contributions(NamedTuple):
     """Parts of the difference between the scores of two documents of a list; their sum is the difference."""
 
     values: NDArray[np.float64]  # part of each feature of the two documents, `(features,)`
-    others: dict[str, float]  # parts that are not features of the two documents, by name
+    others: dict[str, float]  # parts that do not belong to a feature of the two documents, by name
     method: str  # name of the method
-    error: float = 0.0  # bound of the sum of the absolute errors of the values and of `others`
+    error: float = 0.0  # upper bound for the total absolute error of `values` and `others`
 
 
 class TrainedModel(ABC):
@@ -66,9 +66,9 @@ class TrainedModel(ABC):
     importance_methods: ClassVar[tuple[str, ...]] = ()  # methods of `feature_importance` in addition to "permutation"
 
     features: int  # number of features
-    feature_names: tuple[str, ...] | None = None  # names of the columns of the training data, if they are known
-    calibration: "Calibration | None" = None  # functions from scores to probabilities, after `calibrate`
-    categories: Categories | None = None  # categorical features of the training data and their values, by column
+    feature_names: tuple[str, ...] | None = None  # names of the features; None if the training data has no names
+    calibration: "Calibration | None" = None  # functions from scores to probabilities; None before `calibrate`
+    categories: Categories | None = None  # categories of each categorical feature of the training data, by column
     settings: dict[str, Any]  # settings of the training, as JSON values
     # `metrics` is {unit: number of kept epochs or trees, "validation": {metric: value}, "loss": {parameter: value}}.
     metrics: dict[str, Any]  # metrics of the training
@@ -87,7 +87,7 @@ class TrainedModel(ABC):
         """Return one score per document of a data set, `(documents,)`. A text ranker also reads the texts of the data.
 
         Args:
-            data: lists; if the features of data and model have names, their order may differ.
+            data: lists. Their features may be in any order if both the data and the model have names of features.
         """
         data = recode(data.select_features(self.feature_names), self.categories)
         return self.score(data.features, data.offsets)
@@ -99,7 +99,7 @@ class TrainedModel(ABC):
 
     @abstractmethod
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that `rankgrad.models.load` reads. The folder must not contain code that `load` runs.
+        """Write a folder that `rankgrad.models.load` can read; the folder must not contain code that `load` would run.
 
         Args:
             folder: folder to write; it is created if it does not exist.
@@ -108,16 +108,18 @@ class TrainedModel(ABC):
     def evaluate(self, data: Dataset, metrics: Iterable[Any] | str) -> Evaluation:
         """Return metrics on labelled lists, with confidence intervals and the value of each list.
 
-        Text data sets are measured as trec_eval does, with all qrels: see `rankgrad.data.evaluation.evaluate_lists`.
+        For text data sets, the metrics are those of trec_eval with all qrels: see
+        `rankgrad.data.evaluation.evaluate_lists`.
 
         Args:
-            data: labelled lists. If the features of data and model have names, their order may differ.
+            data: labelled lists. Their features may be in any order if both the data and the model have names of
+                features.
             metrics: specs or objects of the metrics.
         """
         return evaluate_lists(self.score_lists(data), data, metrics)
 
     def export(self, path: str | PathLike[str], *, format: str | None = None) -> Exported:
-        """Write the model as one file that other programs can run; first check the scores of the file.
+        """Write the model as one file that other programs can run. Before, check the scores that the file computes.
 
         Args:
             path: path of the file.
@@ -128,14 +130,14 @@ class TrainedModel(ABC):
     def calibrate(
         self, data: Dataset, *, method: str = "platt", target: str = "binary", threshold: float = 0.0
     ) -> "Calibration":
-        """Fit functions from scores to probabilities, and keep them in `calibration`; scores do not change.
+        """Fit functions from scores to probabilities, and store them in `calibration`; the scores do not change.
 
         Args:
             data: labelled lists on which the model was not trained.
             method: `"platt"` (logistic) or `"isotonic"`.
             target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
                 grade, and the expected grade.
-            threshold: threshold of `"binary"`.
+            threshold: threshold of the label, for `"binary"`.
         """
         from rankgrad.models.calibration import fit_calibration
 
@@ -154,14 +156,14 @@ class TrainedModel(ABC):
         return calibration_of(self).values(self.score_lists(data))
 
     def reliability(self, data: Dataset, bins: int = 15) -> "list[Reliability]":
-        """Measure probabilities on labelled lists: ECE with an interval, Brier score, and the bins of a plot.
+        """Compare probabilities with labels: compute the ECE with an interval, the Brier score, and bins for a plot.
 
         There is one result per event, such as `label > 0`. The probabilities of a model without calibration are the
         sigmoids of its scores.
 
         Args:
             data: labelled lists on which the model was neither trained nor calibrated.
-            bins: largest number of bins.
+            bins: maximum number of bins.
         """
         from rankgrad.models.calibration import measure_calibration
 
@@ -182,8 +184,8 @@ class TrainedModel(ABC):
         Args:
             data: labelled lists on which the model was not trained; not needed for `"gain"` and `"split"`.
             metric: spec or object of the metric, for `"permutation"`.
-            method: `"permutation"`, the loss of the metric if the feature is shuffled; for trees also `"gain"` and
-                `"split"`; for neural rankers also `"gradient"`.
+            method: `"permutation"`: how much worse the metric is if the values of a feature are shuffled. Trees also
+                have `"gain"` and `"split"`, and neural rankers also have `"gradient"`.
             repeats: number of shuffles per feature.
             seed: random seed of the shuffles.
             within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.
@@ -194,9 +196,9 @@ class TrainedModel(ABC):
         return measure_importance(self, data, metric, method, **shuffles)
 
     def own_importance(self, method: str, data: Dataset | None) -> NDArray[np.float64]:
-        """Return the importance of features by a method of `importance_methods`, `(rows, features)`.
+        """Return the importance of each feature, `(rows, features)`, by one of the `importance_methods`.
 
-        There is one row for the model, or one row per list of the data.
+        The result has one row for the model, or one row per list of the data.
 
         Args:
             method: a method that this kind of model defines.
@@ -219,23 +221,24 @@ class TrainedModel(ABC):
             query: query id of the list.
             documents: ids of two documents, or their positions in the list, from 1; None for the documents with ranks 1
                 and 2.
-            metric: spec or object of the metric, which is computed without each feature.
+            metric: spec or object of the metric. The explanation also has the change of the metric without a feature.
         """
         from rankgrad.models.explanation import explain_list
 
         return explain_list(self, data, query, documents, metric)
 
     def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
-        """Return the contribution of each feature to the score of one document minus the score of another.
+        """Return the contribution of each feature to the difference between the scores of two documents.
 
         Args:
             features: features of all documents of one list, `(n, f)`.
-            first, second: positions of the two documents in the list, from 0.
+            first, second: positions of the two documents in the list, from 0. The difference is the score of the first
+                document minus the score of the second.
         """
-        bad_value("model", "be of a kind that has contributions of features", type(self).__name__)
+        bad_value("model", "be of a kind that can compute contributions", type(self).__name__)
 
     def validated(self, validation: Dataset, metric: str) -> dict[str, float]:
-        """Return `{metric: value}` on the validation lists; the value is recomputed if the training did not record it.
+        """Return `{metric: value}` on the validation lists; compute the value if the training did not record it.
 
         Args:
             validation: validation lists of the training.
@@ -283,9 +286,9 @@ class RankerKind(ABC):
     length: str | None = None  # setting that limits the number of epochs or trees, if there is one
     usual_length: int = 100  # default length of the longest trials of a search
     rate: str | None = None  # setting that is the learning rate, if there is one
-    settings: Sequence[str] | None = None  # names of all settings; None if only `check` knows them
-    takes_missing: bool = False  # True if features may be NaN, without a setting
-    shares_settings: bool = False  # True if a recipe's settings for all rankers also apply to this kind
+    settings: Sequence[str] | None = None  # names of all settings; None if only `check` knows the names
+    takes_missing: bool = False  # True if features may be NaN without a setting for missing values
+    shares_settings: bool = False  # True if the settings of a recipe for all rankers also apply to this kind
     # Settings that an experiment sets: name -> entry of the recipe, or option, that gives the value.
     elsewhere: Mapping[str, str] = MappingProxyType({})
     words: Mapping[str, str] = MappingProxyType({})  # option of the command line -> setting with a different name
@@ -303,7 +306,7 @@ class RankerKind(ABC):
 
     @abstractmethod
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise one error with all problems of the settings; this check needs no data.
+        """Raise one error that names all problems of the settings; this check needs no data.
 
         Args:
             settings: settings of a run, including `model`.
@@ -329,12 +332,13 @@ class RankerKind(ABC):
         """Train a ranker.
 
         Args:
-            settings: checked settings.
+            settings: settings that `check` accepts.
             train: training lists.
-            validation: validation lists, which select the number of epochs or trees to keep.
+            validation: validation lists, by which the best number of epochs or trees is chosen.
             out: folder for the model, and for checkpoints if the kind has them; None to write nothing.
             resume: True to resume from the checkpoint in `out`, if there is one.
-            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
+            progress: True to show a bar on a terminal, and otherwise one line per epoch; None to show only the bar;
+                False to show nothing.
             init_model: trained model to start from.
             callbacks: functions that are called with the log row of each epoch or tree; a true return value ends the
                 training.
@@ -350,11 +354,13 @@ class RankerKind(ABC):
         """
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return settings from options of the command line, and a note about added settings (empty if there are none).
+        """Convert options of the command line to settings; also return a note about settings that were added.
+
+        The note is empty if no settings were added. The option `device` does not become a setting, because most kinds
+        have no choice of device.
 
         Args:
-            given: given options, by their names on the command line, as numbers and text. `device` is left out of the
-                settings, because most kinds have no choice of device.
+            given: options of the command line and their values (numbers or text), by name.
         """
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
@@ -371,17 +377,19 @@ class RankerKind(ABC):
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the default search space of `rankgrad tune`: choices or a range `{low, high, log}` per setting.
 
+        The key of an option of the model is `model.option`.
+
         Args:
-            settings: given settings; an option of the model is named `model.option`.
+            settings: settings with fixed values, which are not searched.
         """
         return {}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with the values that a search has drawn.
+        """Return the settings with random values that a search has sampled from `space`.
 
         Args:
             settings: settings to start from.
-            draw: drawn values; the keys are the names in `space`.
+            draw: sampled values; the keys are the keys of `space`.
         """
         return {**settings, **draw}
 
@@ -395,7 +403,7 @@ class RankerKind(ABC):
         return dict(settings)
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training with a given number of epochs or trees, and without validation lists.
+        """Return settings for a training with a fixed number of epochs or trees, and without validation lists.
 
         Args:
             units: number of epochs or trees.
@@ -403,7 +411,7 @@ class RankerKind(ABC):
         return {}
 
     def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
-        """Return an estimate of the memory of a training, in bytes, without the memory of the training lists.
+        """Return an estimate of the memory of a training, in bytes. It does not include the training lists themselves.
 
         Args:
             settings: settings of the run.
@@ -430,7 +438,7 @@ class RankerKind(ABC):
         return False
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the versions of packages that this kind uses, for example of its framework; results contain them.
+        """Return the versions of the packages that this kind uses, for example of its framework, to store in results.
 
         Args:
             settings: settings of the run.

@@ -1,8 +1,11 @@
 """Find the kind of a ranker by its name, and the kind that loads a saved model.
 
-Kinds of the package are imported when they are first used. There are two ways to add a custom kind. A module that is
-given in `--import` or in `RANKGRAD_IMPORT` can call `register`. Or a package can have an entry point in the group
-`rankgrad.models`; the entry point is imported when its name is used. Nothing in a model folder is imported.
+Kinds of the package are imported when they are first used. Other packages can add a custom kind in two ways:
+
+- A module calls `register`. The option `--import` or the variable `RANKGRAD_IMPORT` contains the name of the module.
+- A package has an entry point in the group `rankgrad.models`. It is imported when the name of the entry point is used.
+
+Nothing in a model folder is imported.
 """
 
 import os
@@ -38,7 +41,7 @@ _registered: dict[str, RankerKind] = {}
 
 
 def register(kind: RankerKind) -> RankerKind:
-    """Add a kind of ranker, so that `kind_of`, `load` and the command line know its name.
+    """Add a kind of ranker. After this, `kind_of`, `load` and the command line find the kind by its name.
 
     Args:
         kind: new kind; it replaces a registered kind with the same name.
@@ -48,13 +51,13 @@ def register(kind: RankerKind) -> RankerKind:
     taken = {*_BUILT_IN, *_SAVED_AS, *kind_named(DEFAULT).models}
     for name in (kind.name, *([kind.saved_as] if kind.saved_as else []), *kind.models):
         if name in taken:
-            bad_value("name of a kind", "not be a name of the package", repr(name))
+            bad_value("name of a kind", "not be a name that rankgrad itself uses", repr(name))
     _registered[kind.name] = kind
     return kind
 
 
 def kind_of(model: Any) -> RankerKind:
-    """Return the kind of a ranker; every model that is not a spec is a neural network.
+    """Return the kind of a ranker; for a model that is not a text, return the neural kind.
 
     Args:
         model: spec `name[:key=value,...]`, a module, or a function that returns a module.
@@ -82,7 +85,9 @@ def kind_of(model: Any) -> RankerKind:
 
 
 def kind_or_default(model: Any) -> RankerKind:
-    """Return the kind of a ranker. None and unknown names are of the neural kind, whose checks reject unknown names.
+    """Return the kind of a ranker; for None and for unknown names, return the neural kind.
+
+    The checks of the neural kind reject unknown names.
 
     Args:
         model: model as in `kind_of`, or None.
@@ -114,10 +119,10 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:
 
 
 def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
-    """Return the kind of the model in a saved folder.
+    """Return the kind of a saved model.
 
     Args:
-        folder: folder of a model.
+        folder: folder of the model.
     """
     name = read_config(Path(folder)).get("kind")
     if name is None or (isinstance(name, str) and name in _SAVED_AS):
@@ -125,7 +130,7 @@ def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
     for kind in _custom(None):
         if (kind.saved_as or kind.name) == name:
             return kind
-    must = "have a known kind (use --import with the module that registers it)"
+    must = "have a known kind (for a custom kind, use --import with the module that registers the kind)"
     bad_value(str(Path(folder) / CONFIG), must, repr(name)[:80])
 
 

@@ -1,9 +1,9 @@
-"""Measure probabilities against labels: expected calibration error (ECE), Brier score and the bins of a plot.
+"""Compare probabilities with labels: expected calibration error (ECE), Brier score and the bins of a plot.
 
-The bins have the same number of documents. Equal probabilities are in the same bin. In each bin, the mean probability
-is compared with the share of relevant documents. The ECE is the mean of the absolute differences, weighted by the
-number of documents. Noise of the labels increases the ECE: with few documents, even exact probabilities have an ECE
-above 0.
+The documents are sorted by probability and divided into bins of about the same size. Documents with equal probabilities
+are in the same bin. In each bin, the mean probability is compared with the share of relevant documents. The ECE is the
+mean of the absolute differences, weighted by the number of documents. Noise in the labels increases the ECE: with few
+documents, even exact probabilities have an ECE above 0.
 """
 
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ BINS, CONFIDENCE = 15, 0.95
 
 @dataclass(frozen=True)
 class Reliability:
-    """Agreement of probabilities with labels; `str` shows one row per bin."""
+    """Agreement of probabilities with labels. `str(...)` returns a table with one row per bin."""
 
-    event: str  # event that the probabilities are about, such as `label > 0`
+    event: str  # event whose probabilities are measured, such as `label > 0`
     ece: float  # expected calibration error
     interval: tuple[float, float]  # bootstrap interval of the ECE over the lists
-    brier: float  # mean squared difference between probability and event
+    brier: float  # mean squared difference between the probability and the event (1: true, 0: false)
     predicted: Array  # mean probability of each bin, `(bins,)`
-    observed: Array  # share of documents with the event in each bin, `(bins,)`
+    observed: Array  # share of the documents of each bin for which the event is true, `(bins,)`
     low: Array  # lower ends of the bootstrap intervals of `observed`, `(bins,)`
-    high: Array  # upper ends, `(bins,)`
+    high: Array  # upper ends of the bootstrap intervals of `observed`, `(bins,)`
     counts: NDArray[np.int64]  # number of documents of each bin, `(bins,)`
     lists: int  # number of lists
 
@@ -59,12 +59,12 @@ class Reliability:
 
 
 def expected_calibration_error(probabilities: Any, relevant: Any, bins: int = BINS) -> float:
-    """Return the expected calibration error of probabilities, with bins of equal numbers of documents.
+    """Return the expected calibration error of probabilities. All bins have about the same number of documents.
 
     Args:
         probabilities: probability of each document, `(documents,)`.
-        relevant: True for the documents with the event, `(documents,)`.
-        bins: largest number of bins.
+        relevant: True for each document for which the event is true, `(documents,)`.
+        bins: maximum number of bins.
 
     Example:
         >>> expected_calibration_error([0.2, 0.2, 0.8, 0.8], [False, False, True, False], bins=2)
@@ -85,17 +85,17 @@ def measure_reliability(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Reliability:
-    """Measure probabilities of documents against their labels, with bootstrap intervals over the lists.
+    """Compare probabilities of documents with labels; intervals are from bootstrap samples of the lists.
 
-    The interval of the ECE is that of `containing_interval`. A bootstrap sample has more noise per bin than the lists
-    themselves, so its ECE is higher on average, and the upper end of the interval is conservative.
+    `containing_interval` computes the interval of the ECE. A bootstrap sample has more noise per bin than the original
+    lists. Therefore, the ECE of the samples is higher on average, and the upper end of the interval is conservative.
 
     Args:
         probabilities: probability of each document, `(documents,)`.
-        relevant: True for the documents with the event, `(documents,)`.
+        relevant: True for each document for which the event is true, `(documents,)`.
         offsets: offsets of the lists, `(lists + 1,)`.
         event: name of the event.
-        bins: largest number of bins.
+        bins: maximum number of bins.
         bootstrap: number of bootstrap samples.
         seed: random seed of the bootstrap.
     """
@@ -120,11 +120,11 @@ def measure_reliability(
 
 
 def equal_bins(probabilities: Array, bins: int) -> NDArray[np.int64]:
-    """Return the bin of each document: bins of equal size by probability, and equal probabilities in the same bin.
+    """Return the bin of each document. All bins have about the same size, and equal probabilities are in the same bin.
 
     Args:
         probabilities: probability of each document, `(documents,)`.
-        bins: largest number of bins.
+        bins: maximum number of bins.
     """
     below = np.searchsorted(np.sort(probabilities), probabilities, side="left")
     return (below * bins // max(len(probabilities), 1)).astype(np.int64)
@@ -134,9 +134,9 @@ def list_sums(values: Array, owner: NDArray[np.int64], bins: NDArray[np.int64], 
     """Return the sums of values per list and bin, `(lists, bins)`.
 
     Args:
-        values: number of each document, `(documents,)`.
-        owner: list of each document, `(documents,)`.
-        bins: bin of each document, `(documents,)`.
+        values: one value per document, `(documents,)`.
+        owner: index of the list of each document, `(documents,)`.
+        bins: index of the bin of each document, `(documents,)`.
         lists: number of lists.
     """
     count = int(bins.max(initial=0)) + 1
@@ -159,10 +159,10 @@ def resampled(lists: int, samples: int, seed: int) -> Array:
 def containing_interval(value: float, samples: Array) -> tuple[float, float]:
     """Return the percentile bootstrap interval of a value, extended so that it contains the value.
 
-    The ECE of bootstrap samples is biased upwards, so all its percentiles may be above the value itself.
+    The ECE of bootstrap samples is biased upwards, so all percentiles of the samples may be above the value.
 
     Args:
-        value: value of all lists.
+        value: value on the original lists.
         samples: values of the bootstrap samples.
     """
     low, high = np.quantile(samples[np.isfinite(samples)], [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2])
@@ -174,9 +174,9 @@ def _checked(probabilities: Any, relevant: Any, bins: int) -> tuple[Array, Array
     if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
         bad_value("bins", "be at least 1", bins)
     if given.ndim != 1 or given.shape != truth.shape:
-        bad_value("probabilities", "have one value per document, as relevant", f"{given.shape} and {truth.shape}")
+        bad_value("probabilities", "have the shape of `relevant`, (documents,)", f"{given.shape} and {truth.shape}")
     if not len(given):
         bad_value("probabilities", "contain at least one document", "none")
     if not ((given >= 0) & (given <= 1)).all():
-        bad_value("probabilities", "be from 0 to 1", "NaN or a value outside")
+        bad_value("probabilities", "be from 0 to 1", "NaN or a value outside of this range")
     return given, truth

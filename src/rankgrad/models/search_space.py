@@ -1,4 +1,4 @@
-"""Draw combinations of settings from a search space, for the cells of a recipe and for `rankgrad tune`."""
+"""Sample random combinations of settings from a search space, for the cells of a recipe and for `rankgrad tune`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,14 @@ from rankgrad.spec import known_options
 
 
 def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, Any]]:
-    """Draw `trials` combinations of settings from a search space, or return all combinations of a smaller grid.
+    """Return `trials` random combinations of settings from a search space.
+
+    If the space contains only lists of choices, and at most `trials` combinations, all combinations are returned.
 
     Args:
         space: mapping from each setting to a list of choices, or to a range `{low, high, log}`.
-        trials: number of combinations of settings to draw.
-        seed: random seed of the draw.
+        trials: number of random combinations.
+        seed: random seed of the combinations.
 
     Example:
         >>> draws({"lr": [0.01, 0.1], "clip": [1.0]}, trials=4, seed=0)
@@ -37,7 +39,7 @@ def draws(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, An
 
 
 def count_draws(space: Mapping[str, Any], trials: int) -> int:
-    """Return the number of combinations of settings that `draws` would return. Nothing is drawn."""
+    """Return the number of combinations of settings that `draws` would return. No combination is sampled."""
     if any(isinstance(choices, Mapping) for choices in space.values()):
         return trials
     return min(trials, math.prod(map(len, space.values())))

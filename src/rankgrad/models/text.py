@@ -24,8 +24,8 @@ SPACE: dict[str, Any] = {
     "weight_decay": {"low": 1e-4, "high": 1e-1, "log": True},
 }
 _ABOUT = {
-    "bi_encoder": "Encoder that turns query and document into vectors; the score is their cosine (text data sets)",
-    "cross_encoder": "Encoder that reads query and document together (text data sets)",
+    "bi_encoder": "Encoder that maps query and document to vectors, for text data sets; the score is the cosine",
+    "cross_encoder": "Encoder that reads query and document together, for text data sets",
 }
 
 
@@ -49,14 +49,14 @@ class TextKind(RankerKind):
         self.defaults = MappingProxyType({**TextSettings().to_json(), "model": name})
 
     def listing(self) -> list[Listing]:
-        """Return the line of `rankgrad list models`."""
+        """Return the line for this ranker in the output of `rankgrad list models`."""
         return [Listing(self.name, _ABOUT[self.name], "encoder=FOLDER (a setting), see rankgrad text train --help")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise one error with all problems of the settings; see `RankerKind.check`.
 
-        The folder of the encoder may be missing, because a recipe with results may be from another machine. `fit`
-        checks the folder.
+        The folder of the encoder may be missing on this machine, because results of a recipe may be from another
+        machine. Only `fit` checks that the folder exists.
 
         Args:
             settings: settings of `rankgrad.text.TextSettings`.
@@ -67,10 +67,10 @@ class TextKind(RankerKind):
         TextSettings.of(dict(settings)).check(files=False)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return settings from options of the command line, with the device, and an empty note.
+        """Return options of the command line as settings, including `device`, and an empty note.
 
         Args:
-            given: given options, by name.
+            given: options of the command line and their values, by name.
         """
         return dict(given), ""
 
@@ -98,7 +98,8 @@ class TextKind(RankerKind):
             validation: validation lists of the same collection.
             out: folder for model, checkpoints and log.
             resume: True to resume from the checkpoint in `out`.
-            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
+            progress: True to show a bar on a terminal, and otherwise one line per epoch; None to show only the bar;
+                False to show nothing.
             init_model: text model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
@@ -116,10 +117,10 @@ class TextKind(RankerKind):
         return TextModel.load(folder, device)
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the search space.
+        """Return the search space of a text ranker.
 
         Args:
-            settings: given settings, which are not searched.
+            settings: settings with fixed values, which are not searched.
         """
         return {name: values for name, values in SPACE.items() if name not in settings}
 
@@ -133,7 +134,7 @@ class TextKind(RankerKind):
         return {**settings, "device": device}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training with a given number of epochs.
+        """Return settings for a training with a fixed number of epochs.
 
         Args:
             units: number of epochs.

@@ -1,4 +1,4 @@
-"""Boosted trees of LightGBM and XGBoost as kinds of rankers, for a loss of `rankgrad.losses` or a native objective."""
+"""Boosted trees of LightGBM and XGBoost as kinds of rankers, with a loss of `rankgrad.losses` or a native objective."""
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -47,8 +47,8 @@ class TreeKind(RankerKind):
         self.words = {"epochs": "trees", "lr": rate}
 
     def listing(self) -> list[Listing]:
-        """Return the line about the framework of `rankgrad list models`."""
-        return [Listing(self.name, "boosted trees (needs the extra trees)", "parameters of the framework")]
+        """Return the line for the framework in the output of `rankgrad list models`."""
+        return [Listing(self.name, "boosted trees (needs rankgrad[trees])", "parameters of the framework")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise an error if a setting of trees is wrong; see `RankerKind.check`.
@@ -79,13 +79,15 @@ class TreeKind(RankerKind):
         """Train trees; see `RankerKind.fit`.
 
         Args:
-            settings: checked settings.
+            settings: settings that `check` accepts.
             train: training lists.
-            validation: validation lists, which select the number of trees.
+            validation: validation lists, by which the best number of trees is chosen.
             out: folder for the model and its checkpoints.
             resume: True to resume from the checkpoint in `out`.
-            progress: True to show progress: a bar on a terminal, otherwise one line per tree. None: only the bar.
-            init_model: trees of the same framework, to which new trees are added; `trees` counts only new trees.
+            progress: True to show a bar on a terminal, and otherwise one line per tree; None to show only the bar;
+                False to show nothing.
+            init_model: model of the same framework, to which new trees are added. The setting `trees` is the number of
+                new trees.
             callbacks: functions that are called with the log row of each tree.
         """
         from rankgrad.trees.boosting import boost
@@ -107,10 +109,12 @@ class TreeKind(RankerKind):
         return TreeModel.load(folder)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return settings from options of the command line, and a note. Other options are an error.
+        """Convert options of the command line to settings; also return an empty note.
+
+        Options that only neural rankers have are an error.
 
         Args:
-            given: given options, by name.
+            given: options of the command line and their values, by name.
         """
         from rankgrad.training import Settings
 
@@ -134,20 +138,20 @@ class TreeKind(RankerKind):
         return super().describe({"loss": self._plan(settings).loss, **settings})
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the search space of trees: the most important parameters of the framework that are not given.
+        """Return the search space: the most important parameters of the framework, without those in `settings`.
 
         Args:
-            settings: given settings.
+            settings: settings with fixed values, which are not searched.
         """
         given = self._given(settings)
         return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with drawn values, and with `bagging_freq` if LightGBM needs it to sample rows.
+        """Return the settings with sampled values, and with `bagging_freq` if LightGBM needs it to sample rows.
 
         Args:
             settings: settings to start from.
-            draw: drawn values; the keys are the names in `space`.
+            draw: sampled values; the keys are the keys of `space`.
         """
         frequency = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
         if frequency and self._given(settings) & self._names("bagging_freq"):
@@ -155,7 +159,7 @@ class TreeKind(RankerKind):
         return {**settings, **draw, **frequency}
 
     def _given(self, settings: Mapping[str, Any]) -> set[str]:
-        """Return the names of all given settings, including the options in the spec of the model."""
+        """Return the names of these settings, and the names of the options in the spec of the model."""
         from rankgrad.spec import spell
 
         return {*settings, *spell("model", str(settings.get("model", self.name))).options}
@@ -167,7 +171,7 @@ class TreeKind(RankerKind):
         return aliases(name) if self.name == "lightgbm" else {name, *_ALIASES.get(name, ())}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training with a given number of trees.
+        """Return settings for a training with a fixed number of trees.
 
         Args:
             units: number of trees.
@@ -206,7 +210,7 @@ class TreeKind(RankerKind):
         return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Return the version of the framework from its module, because the package may be named xgboost-cpu.
+        """Return the version of the framework from the imported module; the package may have the name `xgboost-cpu`.
 
         Args:
             settings: settings of the run.

@@ -17,9 +17,9 @@ def end_with_parent(by_main_thread: bool = True) -> None:
     Therefore, on Linux the kernel also ends this process.
 
     Args:
-        by_main_thread: True if the main thread of the parent started this process. If False, the kernel is not used,
-            because Linux ends this process when the thread that started it ends, and only the main thread lives as
-            long as the parent process.
+        by_main_thread: True if the main thread of the parent started this process. If False, the kernel does not end
+            this process: it would do so when the starting thread ends, and only the main thread lives as long as the
+            parent process.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -1,4 +1,4 @@
-"""Run many tasks in a pool of processes. Each process runs many tasks, and a process that dies is replaced."""
+"""Run many tasks in a pool of processes. Each process runs many tasks. If a process dies, a new one replaces it."""
 
 import multiprocessing
 import os
@@ -24,7 +24,7 @@ class Task(NamedTuple):
     name: str  # unique name
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-    affinity: Hashable = None  # tasks with the same value, for example the same data, share a process if possible
+    affinity: Hashable = None  # tasks with equal values, for example the same data, run in one process if possible
 
 
 class TaskResult(NamedTuple):
@@ -52,7 +52,10 @@ def run_in_this_process(tasks: Iterable[Task], until: float | None = None) -> It
 
 
 def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, str | None]:
-    """Call the function of a task. Return its value and None; if it raises an error, return None and the traceback."""
+    """Call the function of a task; return its result and None.
+
+    If the function raises an error, return None and the text of the traceback.
+    """
     try:
         return function(*arguments), None
     except Exception:
@@ -62,8 +65,8 @@ def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any
 class Pool:
     """A pool of `jobs` processes that run tasks; use it in a `with` statement, or call `close`.
 
-    A process that dies is replaced. Its task is run again in a new process, and fails if the new process also dies. All
-    processes end when their parent process ends, for any reason.
+    If a process dies, a new process replaces it and runs the same task again. If the new process also dies, the task
+    fails. All processes of the pool end when the parent process ends, for any reason.
 
     Example:
         >>> with Pool(2) as pool:
@@ -80,8 +83,8 @@ class Pool:
 
         Args:
             tasks: tasks to run.
-            until: time (seconds since 1970) at which running tasks are ended and the others are left out; None for no
-                limit.
+            until: time limit (seconds since 1970): running tasks are then ended, and the other tasks are not started.
+                None for no limit.
         """
         waiting, tries = list(tasks), Counter[str]()
         try:
@@ -184,7 +187,7 @@ class _Worker:
 
 @contextmanager
 def _setting_for_children(threads: int) -> Iterator[None]:
-    """Set the environment of new processes of the pool: libraries use `threads` threads, and Ctrl-C is ignored."""
+    """Set the environment of new processes of the pool: libraries use `threads` threads; processes ignore Ctrl-C."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if _in_main_thread() else None
@@ -205,7 +208,7 @@ def _in_main_thread() -> bool:
 
 
 def _work(connection: Connection, by_main_thread: bool) -> None:
-    """Run, in a process of the pool, the functions that the pool sends, until the pipe is closed."""
+    """Run the functions that the pool sends to this process, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the group; the parent handles it
     end_with_parent(by_main_thread)
     with suppress(EOFError, OSError):

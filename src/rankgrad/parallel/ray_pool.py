@@ -12,8 +12,8 @@ class RayPool:
     """A pool that runs tasks on Ray and reserves one processor per thread; use it in a `with` statement.
 
     Args:
-        address: address of a cluster; `"auto"`: the cluster that runs on this machine; None: chosen by `ray.init`. If
-            Ray is already connected to a cluster, this cluster is used.
+        address: address of a cluster; `"auto"` for the cluster that runs on this machine; None to let `ray.init`
+            choose. If this process is already connected to a cluster, the pool uses that cluster.
         threads: number of threads per task.
     """
 

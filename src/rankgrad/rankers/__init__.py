@@ -1,21 +1,21 @@
-"""Rankers: modules that compute one score per document from the features of lists. All rankers share these rules.
+"""Rankers: modules that compute one score per document from the features of lists. All rankers follow these rules.
 
-**Two layouts.** `ranker(features, offsets)` takes flat lists, features `(documents, f)` with `offsets (lists + 1,)`,
-and returns scores `(documents,)`. `ranker.padded(features, mask)` takes `(lists, n, f)` with a boolean mask
-`(lists, n)`, runs the same layers and returns `(lists, n)`. A list may have one document or no document. A batch
-may have no list.
+**Two layouts.** `ranker(features, offsets)` takes flat lists: features `(documents, f)` and offsets `(lists + 1,)`. It
+returns scores `(documents,)`. `ranker.padded(features, mask)` takes padded lists: features `(lists, n, f)` and a
+boolean mask `(lists, n)`. It runs the same layers, and returns scores `(lists, n)`. A list may have one document or no
+documents. A batch may have no lists.
 
 **Independent lists.** The scores of a list do not depend on the other lists of its batch, on padding, or on rows after
 the last list. The only exception is batch norm in training. Documents attend only to documents of their list.
 
-**No synchronisation.** If `width` (at least the length of the longest list) is given, nothing waits for the GPU, and
-the shapes of all tensors depend only on the shapes of the input. So a step can be captured in a CUDA graph. Pointwise
-rankers never pad, so they need no `width`.
+**No synchronisation.** The argument `width` is at least the length of the longest list. With this argument, the program
+never waits for the GPU, and the shapes of all tensors depend only on the shapes of the input. So a step can be captured
+in a CUDA graph. Pointwise rankers never pad, so they do not need `width`.
 
 **Names.** `build("mlp", features=46, widths=[256, 128])` makes a ranker; its spec is `mlp:widths=256-128`.
-`MODELS` contains the names. With the name of a preset, such as `neuralndcg-web30k`, `build` makes a ranker of a paper;
-the training settings of the paper are in `PRESETS`. `ranker.config` contains the name and options of a ranker:
-`build(**ranker.config)` makes a new ranker with the same architecture.
+`MODELS` contains the names. `build` also accepts the name of a preset, such as `neuralndcg-web30k`, and makes the
+ranker of a paper. `PRESETS` contains the training settings of the papers. `ranker.config` contains the name and options
+of a ranker: `build(**ranker.config)` makes a new ranker with the same architecture.
 """
 
 from rankgrad import moved

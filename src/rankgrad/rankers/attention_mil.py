@@ -11,22 +11,22 @@ from rankgrad.rankers.softmax_pooling import PoolingScorer
 
 
 class AttentionMIL(PoolingScorer):
-    r"""Attention MIL: pools a list with one attention weight per document. The attention is plain or gated.
+    r"""Attention MIL: pools a list with one attention weight per document. The attention may have a gate.
 
     .. math:: a_i = \mathrm{softmax}_i\; w^\top \tanh(V h_i) \quad\text{or, gated,}\quad
               a_i = \mathrm{softmax}_i\; w^\top \bigl(\tanh(V h_i) \odot \sigma(U h_i)\bigr), \quad z = \sum_i a_i h_i
 
-    where h = MLP(x). A document's score is a function of h_i and z, or of a_i h_i; see `mode`. In mode `"reweight"` the
-    softmax divides all scores of a list, without b, by the same number. So the order of two documents does not
-    depend on the other documents.
+    where h = MLP(x). A document's score is a function of h_i and z, or of a_i h_i; see `mode`. In mode `"reweight"`,
+    the denominator of the softmax divides w'(a_i h_i) of all documents of a list by the same number. So the order of
+    two documents does not depend on the other documents.
 
     Args:
         features: f, the number of features.
         widths: widths of the layers that compute h.
         attention: number of rows of V and U.
         gated: True to use the gate U.
-        mode: form of the score: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i h_i) + b, as
-            published.
+        mode: form of the score: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or the published form `"reweight"`,
+            s_i = w'(a_i h_i) + b.
         head: widths of the hidden layers of the MLP that computes the score in mode `"pooled"`.
         activation, norm, dropout: options of both MLPs, as in `MLP`.
 

@@ -18,8 +18,8 @@ class AttSets(PoolingScorer):
     Args:
         features: f, the number of features.
         widths: widths of the layers that compute h.
-        mode: form of the score: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or `"reweight"`, s_i = w'(a_i * h_i) + b, as
-            published.
+        mode: form of the score: `"pooled"`, s_i = MLP([h_i; z; h_i * z]), or the published form `"reweight"`,
+            s_i = w'(a_i * h_i) + b.
         head: widths of the hidden layers of the MLP that computes the score in mode `"pooled"`.
         activation, norm, dropout: options of both MLPs, as in `MLP`.
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """`torch.nn.BatchNorm1d` that ignores padding and does not wait for the device to count the documents.
+    """A `torch.nn.BatchNorm1d` that ignores padding. It counts the documents without waiting for the GPU.
 
     Statistics are computed in float32 or float64. A batch may have one row or no row. A batch without rows does not
     change the running statistics.
@@ -18,7 +18,7 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, input: Tensor, real: Tensor | None = None) -> Tensor:
-        """Return normalised rows `(rows, d)`. `real (rows,)` is True for a document; with None, all are documents."""
+        """Return normalised rows `(rows, d)`. `real (rows,)` is True for documents. With None, all rows count."""
         if not self.training:
             return super().forward(input)
         if real is None and input.shape[0] > 1:
@@ -52,7 +52,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 def make_norm(kind: str, width: int, momentum: float = 0.1) -> nn.Module:
-    """Make the norm layer of a ranker from its name: `"none"`, `"batch"` or `"layer"`."""
+    """Make a norm layer from the name of the norm: `"none"`, `"batch"` or `"layer"`."""
     if kind == "batch":
         return BatchNorm(width, momentum=momentum)
     return nn.LayerNorm(width) if kind == "layer" else nn.Identity()

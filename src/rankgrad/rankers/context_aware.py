@@ -13,24 +13,24 @@ from rankgrad.rankers.scorer import ACTIVATIONS, OUTPUTS, Scorer
 
 
 class ContextAware(Scorer):
-    r"""The Context-Aware Ranker: a Transformer encoder, so a document's score depends on its whole list.
+    r"""The Context-Aware Ranker: a Transformer encoder. A document's score depends on all documents of its list.
 
     .. math:: h = W x + b, \quad h \leftarrow h + \mathrm{Attention}(N(h)), \quad
               h \leftarrow h + W_2\,\phi(W_1 N(h)), \quad s = w^\top N(h) + b
 
-    where N is layer norm. Each block computes the two middle steps. Dropout is applied at the same places as in
-    `torch.nn.TransformerEncoder`. With `position`, the input of the first block is sqrt(width) h + p(position). Then
-    the scores depend on the order of the documents in the input.
+    where N is layer norm. Each block applies the two updates of h (the formulas with an arrow). Dropout is applied at
+    the same places as in `torch.nn.TransformerEncoder`. If `position` is not `"none"`, the input of the first block is
+    sqrt(width) h + p(position), and the scores depend on the order of the documents in the input.
 
     Args:
         features: f, the number of features.
         width: size of h, a multiple of `heads`.
-        blocks, heads, feed_forward: number of blocks, heads per block, and width of W_1.
+        blocks, heads, feed_forward: number of blocks, number of heads per block, and output size of W_1.
         dropout: dropout probability of all layers.
         activation: phi, the name of a function such as `"relu"`.
         position: encoding of a document's position in the input list: `"none"`, `"fixed"` (sine and cosine) or
             `"learned"`.
-        positions: number of learned encodings; all later positions use the last encoding.
+        positions: number of learned encodings. Positions after the last encoding also use the last encoding.
         output: function that is applied to the scores, `"none"` or `"tanh"`.
 
     Example:
@@ -114,7 +114,7 @@ class EncoderBlock(nn.Module):
 
 
 class Position(nn.Module):
-    """Position encoding sqrt(width) h + p(position). p has `learned` learned vectors, or is sine and cosine."""
+    """Position encoding sqrt(width) h + p(position). p is a table of `learned` trained vectors, or sine and cosine."""
 
     def __init__(self, width: int, learned: int | None) -> None:
         super().__init__()

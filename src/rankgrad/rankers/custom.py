@@ -1,4 +1,4 @@
-"""Use any network as a ranker: `as_ranker` gives it the interface of the rankers that are made from specs."""
+"""Use any network as a ranker: `as_ranker` makes a ranker with the same interface as the rankers made from specs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from rankgrad.rankers.scorer import Scorer
 
 Network = str | nn.Module | Callable[[int], nn.Module]
 
-_KINDS = "a spec such as 'mlp:widths=64-32', an nn.Module, or a function from the number of features to an nn.Module"
+_KINDS = "a spec such as 'mlp:widths=64-32', an nn.Module, or a function of the feature count that returns a module"
 
 
 class CustomRanker(Scorer):
@@ -22,7 +22,7 @@ class CustomRanker(Scorer):
 
     Args:
         features: f, the number of features.
-        network: module that returns `(documents,)` or `(documents, 1)`.
+        network: module that returns scores, `(documents,)` or `(documents, 1)`.
     """
 
     model = "own"
@@ -54,7 +54,7 @@ class CustomPadded(CustomRanker):
 
     Args:
         features: f, the number of features.
-        network: module that returns `(lists, n)` or `(lists, n, 1)`; scores of padding are ignored.
+        network: module that returns scores, `(lists, n)` or `(lists, n, 1)`. The scores of padding are ignored.
     """
 
     list_aware = True
@@ -71,7 +71,7 @@ class CustomFlat(CustomRanker):
 
     Args:
         features: f, the number of features.
-        network: module that returns `(documents,)` or `(documents, 1)`.
+        network: module that returns scores, `(documents,)` or `(documents, 1)`.
     """
 
     list_aware = True
@@ -94,10 +94,10 @@ _FORMS: dict[str | None, type[CustomRanker]] = {None: CustomRanker, "mask": Cust
 
 
 def as_ranker(model: Any, features: int) -> Scorer:
-    """Make a ranker from a spec, from a network, or from a function that returns a network. A network is copied.
+    """Make a ranker from a spec, from a copy of a network, or from a function that returns a network.
 
-    The parameter names of the network's `forward` determine its input: `(features, mask)` for padded lists, `(features,
-    offsets)` for flat lists, `(features)` for documents that are scored separately.
+    The parameter names of the network's `forward` determine the layout of the lists. `(features, mask)` means padded
+    lists. `(features, offsets)` means flat lists. `(features)` means that each document is scored separately.
 
     Args:
         model: a spec, an `nn.Module`, or a function or class that is called with the number of features.
@@ -131,7 +131,7 @@ def as_ranker(model: Any, features: int) -> Scorer:
 
 
 def check_ranker(model: Any) -> None:
-    """Check a ranker that is given as a spec, a network or a function, as far as this is possible without data.
+    """Check the spec, network or function of a ranker, as far as this is possible without data.
 
     Args:
         model: a spec, a network or a function; see `as_ranker`.
@@ -158,7 +158,7 @@ def ranker_text(model: Any) -> str:
 
 
 def _form(network: nn.Module) -> str | None:
-    """Return the second parameter of a custom network's `forward`: `mask`, `offsets` or None."""
+    """Return the name of the second parameter of a custom network's `forward`: `mask`, `offsets` or None."""
     takes = CallSignature(network.forward)
     named = next((name for name in ("mask", "offsets") if name in takes.named), None)
     if not takes.fits(1, *([named] if named else [])):

@@ -11,24 +11,24 @@ from rankgrad.rankers.scorer import Scorer
 
 
 class DASALC(Scorer):
-    r"""DASALC: a latent cross of two networks, an MLP over a document (tower) and self-attention over its list.
+    r"""DASALC: a latent cross of two networks: an MLP over a document (tower), and self-attention over its list.
 
     .. math:: h = N(x) + \varepsilon, \quad u = \mathrm{tower}(h), \quad v = W_v N(\mathrm{attention}(h)) + b_v, \quad
               s = w^\top D\,\mathrm{ReLU}(u \odot v + u) + b
 
-    where N is batch norm, D is dropout, and epsilon ~ N(0, noise^2) in training only. The tower is [Linear, ReLU, N, D]
-    twice. The attention is a <- ReLU(W_a h), then for each layer a <- LayerNorm(a + D(Attention(a))). The authors first
-    replace x by `sign(x) log(1 + |x|)` and clip the result to 30 (preprocessing `log1p,clip=30`). DASALC is the best
-    published neural ranker on the large public data sets.
+    where N is batch norm and D is dropout. In training, epsilon ~ N(0, noise^2); otherwise it is 0. The tower is two
+    times [Linear, ReLU, N, D]. The attention starts with a <- ReLU(W_a h), and each layer computes
+    a <- LayerNorm(a + D(Attention(a))). The authors first replace x by `sign(x) log(1 + |x|)` and clip the result to 30
+    (preprocessing `log1p,clip=30`). DASALC is the best published neural ranker on the large public data sets.
 
     Args:
         features: f, the number of features.
         width: width of the tower's layers.
-        layers, heads, head_size: number of attention layers, heads per layer, and size of a head. The rows of the
-            attention also have size `head_size`, as in the authors' code.
+        layers, heads, head_size: number of attention layers, number of heads per layer, and size of a head. The rows a
+            also have size `head_size`, as in the authors' code.
         dropout: dropout probability of all layers.
         noise: standard deviation of the noise that is added to the features.
-        projection: True to add one more linear layer at the end of the tower, as in the authors' released code.
+        projection: True to add another linear layer at the end of the tower, as in the authors' released code.
 
     Example:
         >>> ranker = DASALC(136, width=64, layers=1, head_size=10)

@@ -12,15 +12,17 @@ from rankgrad.rankers.scorer import Scorer, whole_numbers
 
 
 class EmbeddedCategories(Scorer):
-    """Ranker that replaces the numbers of categories by vectors, and then scores the documents with another ranker.
+    """Ranker that replaces category indices by vectors, and then scores the documents with another ranker.
 
-    The last columns of the features are numbers of categories, one column per categorical feature: 0 for a missing or
-    unknown category, then 1, 2, ... The vector of number 0 is also trained if the training lists contain this number.
+    The last columns of the features contain category indices, one column per categorical feature: 0 for a missing or
+    unknown category, and 1, 2, ... for the known categories. The vector of index 0 is also trained, if the training
+    lists contain this index.
 
     Args:
         features: number of columns, including the categorical columns.
-        categories: number of categories of each categorical column.
-        network: ranker of the other columns and the vectors; its number of features must match.
+        categories: for each categorical column, the number of its categories.
+        network: ranker that reads the other columns and the vectors. Its number of features must be
+            `embedded_width(features, categories)`.
     """
 
     model = "embedded"
@@ -40,11 +42,11 @@ class EmbeddedCategories(Scorer):
 
     @property
     def list_aware(self) -> bool:  # type: ignore[override]
-        """True if a document's score depends on the rest of its list."""
+        """True if a document's score depends on the other documents of its list."""
         return self.network.list_aware
 
     def embed(self, rows: Tensor) -> Tensor:
-        """Return the rows with a vector instead of each number of a category.
+        """Return the rows with a vector in place of each category index.
 
         Args:
             rows: features, `(rows, f)`.
@@ -71,7 +73,7 @@ class EmbeddedCategories(Scorer):
 
 
 def embedding_size(categories: int) -> int:
-    """Return the length of the vectors of a feature. It grows slowly with the number of categories, up to 32."""
+    """Return the length of a feature's vectors. The length grows slowly with the number of categories, up to 32."""
     return min(32, math.ceil(1.6 * categories**0.56))
 
 
@@ -80,6 +82,6 @@ def embedded_width(features: int, categories: Sequence[int]) -> int:
 
     Args:
         features: number of columns, including the categorical columns.
-        categories: number of categories of each categorical column.
+        categories: for each categorical column, the number of its categories.
     """
     return features - len(categories) + sum(map(embedding_size, categories))

@@ -24,12 +24,12 @@ MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each
 
 
 def build(model: str, *, features: int, **options: Any) -> Scorer:
-    """Build a ranker from options and the name of a ranker or preset. The options are checked first.
+    """Build a ranker from its name, or from the name of a preset, and from options. The options are checked first.
 
     Args:
         model: a name in `MODELS` or `PRESETS`, in upper or lower case.
         features: f, the number of features.
-        options: options of the ranker's class; None means `"none"`. These options replace those of a preset.
+        options: options of the ranker's class; the value None means `"none"`. They replace the options of a preset.
 
     Example:
         >>> ranker = build("mlp", features=46, widths=[256, 128])
@@ -74,9 +74,7 @@ def _spelled(name: Any) -> str:
     known = {each.replace("-", "_"): each for each in (*MODELS, *PRESETS)}
     plain = name.strip().lower().replace("-", "_")
     if plain == "own":
-        bad_value(
-            "model", "be a network that can be built by name (a custom network is given as an object)", repr(name)
-        )
+        bad_value("model", "be a network that can be built by name (pass a custom network as an object)", repr(name))
     if plain not in known:
         one_of("model", name, known.values())
     return known[plain]

@@ -1,4 +1,4 @@
-"""Convert the rows of a ranker to padded lists and back, with gathers only, which do not wait for the device."""
+"""Convert the rows of a ranker to padded lists and back, only by gather operations, which never wait for the GPU."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -21,8 +21,8 @@ class ListIndex:
 
     real: Tensor | None  # (rows,) True for a row that is a document; None if all rows are documents
     mask: Tensor = _UNUSED  # (lists, n) True for a document, False for padding
-    keys: Tensor = _UNUSED  # (lists, n) the mask, but an empty list has one True, because a softmax needs one
-    gather: tuple[Tensor, Tensor] | None = None  # row of each padded slot, (lists * n,); slot of each row, (rows,)
+    keys: Tensor = _UNUSED  # (lists, n) the mask, but never all False in a list, because a softmax needs an entry
+    gather: tuple[Tensor, Tensor] | None = None  # row of each slot, (lists * n,); slot of each row, (rows,)
     position: Tensor = _UNUSED  # (rows,) position of a document in its input list, from 0
 
     @staticmethod
@@ -90,7 +90,7 @@ class ListIndex:
 
 
 class _Move(torch.autograd.Function):
-    """Compute `values[to]`, with 0 where `kept` is False. The derivative is also a gather, so it is deterministic.
+    """Compute `values[to]`, with 0 where `kept` is False. The backward pass is also a gather, so it is deterministic.
 
     `back` is the new position of each value. `kept_back` is True for values with a new position; None if all values
     have a new position.
@@ -112,7 +112,7 @@ class _Move(torch.autograd.Function):
 
 
 def _width(lengths: Tensor, width: int | None, cheap: bool) -> int:
-    """Return the width of a ranker's padded lists; check a given width if the offsets are on the CPU."""
+    """Return the width of a ranker's padded lists. If the offsets are on the CPU, check the argument `width`."""
     if lengths.shape[0] == 0:
         return width or 0
     if width is None:

@@ -1,4 +1,4 @@
-"""Pointwise rankers: the score of a document depends only on its features. Pointwise rankers need no padding."""
+"""Pointwise rankers: a document's score depends only on its own features. Pointwise rankers need no padding."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -41,12 +41,13 @@ class Linear(Scorer):
 
 
 class MLP(Scorer):
-    r"""A multi-layer perceptron: linear layers, each with a norm, an activation and dropout, then one score.
+    r"""A multi-layer perceptron: hidden layers with norm, activation and dropout, and a linear layer for the score.
 
     .. math:: h^0 = N_0(x_i) + \varepsilon, \quad h^{l} = D_l\,\phi\bigl(N_l(W_l h^{l-1} + b_l)\bigr), \quad
               s_i = w^\top h^L + b
 
-    where N is the norm, phi the activation, D dropout, and epsilon ~ N(0, noise^2) in training only.
+    where N is the norm, phi is the activation, and D is dropout. In training, epsilon ~ N(0, noise^2); otherwise
+    epsilon is 0.
 
     Args:
         features: f, the number of features.
@@ -157,7 +158,7 @@ class Tower(nn.Module):
 
 
 def add_noise(rows: Tensor, noise: float, training: bool) -> Tensor:
-    """Add Gaussian noise of standard deviation `noise` to the input of a ranker, only in training."""
+    """Add Gaussian noise with standard deviation `noise` to the input of a ranker, but only in training."""
     return rows + noise * torch.randn_like(rows) if training and noise else rows
 
 

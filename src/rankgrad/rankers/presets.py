@@ -1,4 +1,4 @@
-"""Presets: names for the rankers of papers, with the training settings of the papers."""
+"""Presets: the rankers of several papers by name, with the training settings from these papers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Preset:
-    """A ranker of a paper: model, options and training settings. A setting that the paper does not give is None.
+    """A ranker of a paper: model, options and training settings. A setting is None if the paper does not state it.
 
     Example:
         >>> preset = PRESETS["neuralndcg-web30k"]
@@ -18,12 +18,12 @@ class Preset:
 
     model: str  # a name in `MODELS`
     options: Mapping[str, Any]  # options of the model
-    source: str  # paper and section, and how the preset differs from the paper
+    source: str  # paper and section; differences between preset and paper
     preprocess: str | None = None  # preprocessing steps of `rankgrad.data`, as a spec
     optimiser: str | None = None  # spec of the optimiser
     lr: float | None = None  # learning rate
     batch: int | None = None  # number of lists per step
-    list_size: int | None = None  # maximum length: longer lists are truncated in training
+    list_size: int | None = None  # maximum length of a training list; longer lists are truncated
     epochs: int | None = None  # number of passes over the training lists
     schedule: str | None = None  # spec of the learning rate schedule
     loss: str | None = None  # spec of the loss; None if the paper compares several losses
@@ -33,12 +33,12 @@ class Preset:
 
 
 def _context_aware(width: int, batch: int) -> Preset:
-    """Return the preset of the NeuralNDCG paper; its two data sets differ only in `width` and `batch`."""
+    """Return a preset of the NeuralNDCG paper. The presets for its two data sets differ only in `width` and `batch`."""
     options = {"width": width, "blocks": 2, "heads": 1, "feed_forward": 384, "dropout": 0.1, "output": "tanh"}
     return Preset(
         model="context_aware",
         options=options,
-        source="NeuralNDCG, sections 5.1-5.3; dropout from the authors' code, where only some features have log1p",
+        source="NeuralNDCG, sections 5.1-5.3; dropout from the authors' code, which applies log1p to some features",
         preprocess="log1p,standardise",
         optimiser="adam",
         lr=1e-3,
@@ -51,7 +51,7 @@ def _context_aware(width: int, batch: int) -> Preset:
 
 
 def _dasalc(source: str, lr: float = 1e-3, batch: int = 128, **options: Any) -> Preset:
-    """Return the preset of DASALC: the settings for WEB30K, except those given as arguments."""
+    """Return a preset of DASALC. The arguments replace settings of the preset for WEB30K."""
     common = {"width": 512, "layers": 4, "heads": 2, "head_size": 100, "dropout": 0.4, "noise": 1.5}
     return Preset(
         model="dasalc",
@@ -76,7 +76,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "norm_momentum": 0.001,
                 "dropout": [0.5, 0.5, 0.8],
             },
-            source="LambdaLoss@K, Experiments; learning rates 0.01 to 10 were tried; norm position of TF-Ranking",
+            source="LambdaLoss@K, Experiments (learning rates from 0.01 to 10); position of the norm as in TF-Ranking",
             preprocess="log1p",
         ),
         "smoothi-dnn": Preset(
@@ -88,7 +88,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "input_norm": "batch",
                 "init": "xavier_normal",
             },
-            source="SmoothI, supplement, section 4; the model with the lowest validation loss was kept",
+            source="SmoothI, supplement, section 4; the authors chose the model with the lowest validation loss",
             optimiser="adam",
             lr=1e-3,
             batch=128,

@@ -19,9 +19,9 @@ MODES = ("pooled", "reweight")
 class PoolingScorer(Scorer):
     """Base class that computes h_i with an MLP, pools a list to z = sum_i a_i h_i, and scores each document.
 
-    A subclass defines the weights a. In mode `"pooled"` the score is MLP([h_i; z; h_i * z]). In mode `"reweight"` it is
-    a linear function of a_i * h_i. A linear function of [h_i; z] would not use z: it would add the same number to all
-    scores of the list.
+    A subclass defines the weights a. In mode `"pooled"`, the score is MLP([h_i; z; h_i * z]). In mode `"reweight"`, the
+    score is a linear function of a_i * h_i. A linear function of [h_i; z] would not use z, because z would add the same
+    number to all scores of the list.
     """
 
     list_aware = True
@@ -71,12 +71,13 @@ def softmax_pool(logits: Tensor, rows: Tensor, index: ListIndex) -> tuple[Tensor
     r"""Pool lists by softmax: multiply each row h_i by its softmax weight a_i, and sum the products over the list.
 
     Args:
-        logits: logits of the softmax, `(rows, d)` for a separate softmax per column, or `(rows, 1)` for one softmax.
+        logits: logits of the softmax: `(rows, d)` for a different softmax in each column of h, or `(rows, 1)` for the
+            same softmax in all columns.
         rows: h, `(rows, d)`.
         index: positions of the rows in their lists.
 
     Returns:
-        The products a_i h_i, `(rows, d)`, and their sum, repeated for every document of the list, `(rows, d)`.
+        Two tensors `(rows, d)`: the products a_i h_i, and the sum of the products over the list of each row.
     """
     padded = index.pad(torch.cat([logits, rows], -1))
     wide = logits.shape[-1]

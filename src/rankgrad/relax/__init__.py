@@ -2,11 +2,12 @@
 
 `.permutation(scores, mask)` returns a soft permutation matrix, `.ranks(scores, mask)` returns soft ranks from 1,
 `.sort(scores, mask)` returns softly sorted scores, and `.top_k(scores, k, mask)` returns how much of each document
-is in the first k ranks. All are differentiable and converge to the exact result as the temperature decreases.
+is in the first k ranks. All results are differentiable. They converge to the exact results as the temperature
+decreases.
 
-If an operator defines only permutations, the soft rank of a document is the mean of the ranks, weighted by the column
-of the document. If an operator defines only ranks, `lift` makes the permutation: it divides each document between the
-two whole ranks next to its soft rank.
+If an operator defines only permutations, the soft rank of a document is the mean of the ranks 1 to n, weighted by the
+document's column of the permutation. If an operator defines only ranks, the function `lift` makes the permutation: it
+divides each document between the two integer ranks next to its soft rank.
 """
 
 from rankgrad.relax.fast_sort import fast_sort

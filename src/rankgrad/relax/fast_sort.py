@@ -14,14 +14,14 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, check_scores
 
 @dataclass(frozen=True)
 class fast_sort(Relaxation):
-    r"""FastSort: soft ranks in O(n log n). They are the point of the permutahedron of (n, ..., 1) nearest to -s / eps.
+    r"""FastSort: soft ranks in O(n log n), the point of the permutahedron of (n, ..., 1) that is nearest to -s / eps.
 
     .. math:: \pi = \arg\min_{\mu \in \mathcal{P}(n, \dots, 1)} \tfrac12 \lVert \mu + s / \epsilon \rVert^2
               \quad\text{or}\quad \arg\min_\mu \mathrm{KL}(\mu, e^{-s / \epsilon})
 
-    Sorted scores are divided into blocks. The mean of the soft ranks of a block is the mean of its exact ranks. Within
-    a block, two soft ranks differ by the score difference / epsilon. A document that is alone in its block has its
-    exact rank and no gradient, so epsilon (the `temperature`) must be large enough.
+    Sorted scores are divided into blocks. In each block, the mean of the soft ranks equals the mean of the exact ranks,
+    and two soft ranks differ by the difference of their scores divided by epsilon. If a block contains only one
+    document, its soft rank is the exact rank and has no gradient. So epsilon (the `temperature`) must be large enough.
 
     Args:
         temperature: epsilon, the strength of the regularisation.
@@ -54,7 +54,7 @@ class fast_sort(Relaxation):
         return projected.gather(-1, inverse(by_score))
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """Return softly sorted scores, `(..., n)`: the point of their permutahedron nearest to (n, ..., 1) / eps."""
+        """Return softly sorted scores, `(..., n)`: in their permutahedron, the point nearest to (n, ..., 1) / eps."""
         scores, mask = check_scores(scores, mask)
         by_score = order(scores, mask)
         ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
@@ -65,34 +65,35 @@ class fast_sort(Relaxation):
 
 
 def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """Return the point of the permutahedron of `w` nearest to `z`; both are `(..., n)`, descending, with padding last.
+    """Return the point nearest to `z` in the permutahedron of `w`.
 
-    In each block B the result is `z_i - mean_B(z) + mean_B(w)`. So the ranks are also exact for scores of 1e30.
+    `z` and `w` are `(..., n)`, in descending order, with padding last. In each block B, the result is
+    `z_i - mean_B(z) + mean_B(w)`. With this formula, ranks are precise even for scores of 1e30.
     """
     owner = _blocks(z, w, real, False)
     return _apart(z, owner, _mean) + _spread(_mean(w, owner), owner)
 
 
 def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """Return the log of the projection by KL divergence; in block B it is `z_i - logsumexp_B(z) + logsumexp_B(w)`."""
+    """Return the log of the KL projection of `z`: `z_i - logsumexp_B(z) + logsumexp_B(w)` in each block B."""
     owner = _blocks(z, w, real, True)
     return _apart(z, owner, _logsumexp) + _spread(_logsumexp(w, owner), owner)
 
 
 def _blocks(z: Tensor, w: Tensor, real: Tensor, entropic: bool) -> Tensor:
-    """Return the number of the block of each entry, from 0 in each list, `(..., n)`."""
+    """Return the block number of each entry, `(..., n)`; the first block of each list has number 0."""
     z, w, real = torch.broadcast_tensors(z.detach(), w.detach(), real)
     blocks: Tensor = _pooled_blocks(z, w, real, entropic)
     return blocks
 
 
 def _pool_violators(z: Tensor, w: Tensor, real: Tensor, entropic: bool) -> Tensor:
-    """Pool adjacent violators until none remain. A pass merges all runs of violators, so few passes are needed."""
+    """Pool adjacent violators until there are none. A pass merges all runs of violators, so a few passes are enough."""
     pool = _logsumexp if entropic else _mean
     starts = torch.ones_like(real)
     if real.shape[-1] < 2:
         return _number(starts)
-    # If scores are whole numbers, neighbouring blocks are often equal. Rounding errors must not merge equal blocks,
+    # If scores are integers, neighbouring blocks are often equal. Rounding errors must not merge equal blocks,
     # because the derivative would change.
     tolerance = real.shape[-1] * torch.finfo(w.dtype).eps
     follows = real.clone()
@@ -129,7 +130,10 @@ def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
 
 
 def _highest(values: Tensor, owner: Tensor) -> Tensor:
-    """Return the largest value of each FastSort block, `(..., n)`, without a gradient; other entries are 0."""
+    """Return the largest value of each FastSort block, `(..., n)`, without a gradient.
+
+    Entries after the last block are 0.
+    """
     values = values.detach()
     return torch.zeros_like(values).scatter_reduce(-1, owner, values, "amax", include_self=False)
 

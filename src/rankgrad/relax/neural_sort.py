@@ -16,13 +16,13 @@ class neural_sort(Relaxation):
 
     .. math:: P_{r\cdot} = \mathrm{softmax}_j\Bigl(\bigl[(n + 1 - 2r)\, s_j - \sum_k |s_j - s_k|\bigr] / \tau\Bigr)
 
-    Rows sum to 1, but columns may not. `sinkhorn_rounds` rounds of scaling correct the columns. Each round scales
-    columns, then rows. With `transposed`, the transpose of P is scaled, so that at the end the columns of P sum to 1.
+    Each row of P sums to 1, but a column may have another sum. Sinkhorn scaling corrects the columns. Each round
+    scales columns, then rows. With `transposed`, the transpose of P is scaled; then each column of P sums to 1.
 
     Args:
         temperature: tau, above 0; with a smaller value, P is closer to the exact permutation.
-        sinkhorn_rounds: number of rounds of scaling; 0 for no scaling.
-        transposed: True to scale the transpose of P; without effect if `sinkhorn_rounds` is 0.
+        sinkhorn_rounds: number of Sinkhorn rounds; with 0, P is not scaled.
+        transposed: True to scale the transpose of P; it has no effect if `sinkhorn_rounds` is 0.
 
     Example:
         >>> y = torch.tensor([4.0, 2.0, 1.0, 0.0, 4.0, 3.0])

@@ -1,4 +1,4 @@
-"""Register functions of lists as PyTorch operators: `torch.compile` sees one node, and `vmap` runs one batch."""
+"""Register functions of lists as PyTorch operators. `torch.compile` does not trace them, and `vmap` calls them once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,21 +10,25 @@ _library = torch.library.Library("rankgrad", "FRAGMENT")
 
 
 def one_node() -> bool:
-    """Return True if `torch.compile` traces this code outside of `torch.func`, which must differentiate each step."""
+    """Return True if `torch.compile` traces this code and no transform of `torch.func` is active.
+
+    A transform of `torch.func` must differentiate each step.
+    """
     return torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
 
 
 def register(
     schema: str, function: Callable[..., Any], fake: Callable[..., Any], backward: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Register a function of tensors whose leading dimensions are lists; return the operator.
+    """Register a function as a PyTorch operator, and return the operator. Leading dimensions of tensors are lists.
 
     Args:
         schema: name, arguments and results, as in `torch.library.define`; tensors come before all other arguments.
         function: function that computes the results; it must not change its arguments.
         fake: function of the same arguments that returns empty tensors of the right shapes.
-        backward: operator that computes the gradient with respect to the first argument, from all tensors among the
-            arguments, the results, and the gradients of the results. None if the results have no gradient.
+        backward: operator that returns the gradient with respect to the first argument. Its inputs are the tensor
+            arguments of `function`, the results, and the gradients of the results. None if the results have no
+            gradient.
     """
     name = f"rankgrad::{schema.partition('(')[0]}"
     _library.define(schema)
@@ -42,7 +46,7 @@ def register(
         return (backward(*ctx.saved_tensors, *upstream), *(None,) * ctx.others)
 
     def batched(info: Any, dimensions: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
-        """Move the dimension of `vmap` to the front, where it is one more dimension of lists."""
+        """Move the dimension of `vmap` to the front. There it is one more dimension of lists."""
         moved = []
         for argument, dimension in zip(arguments, dimensions, strict=True):
             if isinstance(argument, Tensor):

@@ -12,13 +12,13 @@ from rankgrad.relax.sinkhorn_rounds import log_factors
 
 @dataclass(frozen=True)
 class optimal_transport(Relaxation):
-    r"""Optimal transport: the plan from documents to ranks with the least squared cost, regularised by entropy.
+    r"""Optimal transport: the plan from documents to ranks with the lowest squared cost, regularised by entropy.
 
     .. math:: P = n \arg\min_{T} \sum_{rj} T_{rj} (z_r - x_j)^2 + \epsilon \sum_{rj} T_{rj} \log T_{rj}, \quad
               x_j = \frac{s_j - \min s}{\max s - \min s}, \quad z_r = \frac{n - r}{n - 1}
 
-    Scores are scaled to [0, 1] first, so the result does not depend on the scale of the scores. The number of rounds
-    that are needed is proportional to 1 / epsilon, where epsilon is the `temperature`.
+    Scores are first scaled to [0, 1], so the result does not depend on the scale of the scores. The necessary number of
+    rounds is proportional to 1 / epsilon; epsilon is the `temperature`.
 
     Args:
         temperature: epsilon, above 0; with a smaller value, P is closer to the exact permutation.
@@ -54,7 +54,7 @@ class optimal_transport(Relaxation):
 
 
 def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scale scores to [0, 1] in each list, `(..., n)`; padding and lists of nearly equal scores get 0."""
+    """Scale the scores of each list to [0, 1], `(..., n)`; the result is 0 for padding and for nearly equal scores."""
     if scores.shape[-1] == 0:
         return scores
     largest = torch.finfo(scores.dtype).max
@@ -66,5 +66,5 @@ def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def least_scale(dtype: torch.dtype) -> float:
-    """Return the smallest number by which scores are divided (float32: 1e-31), so that no derivative overflows."""
+    """Return the lower limit for divisors of scores (float32: 1e-31). With smaller divisors, derivatives overflow."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps

@@ -1,4 +1,4 @@
-"""Base class of relaxations. A subclass defines soft permutations or soft ranks; the base class derives the others."""
+"""Base class of relaxations. A subclass defines soft permutations or soft ranks; the base class derives the rest."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +14,13 @@ from rankgrad.lists import compute_dtype
 class Relaxation:
     """A differentiable replacement for sorting, such as `neural_sort(temperature=0.1)`.
 
-    A subclass defines `_permutation` or `_ranks`; this class derives the other one. All methods take `scores (..., n)`
-    and an optional boolean `mask (..., n)`. The ranks of padding are 0. If a list has m documents, all rows of its
-    permutation after the first m rows are 0.
+    A subclass defines the method `_permutation` or the method `_ranks`; this class derives the other method. All
+    methods take `scores (..., n)` and an optional boolean `mask (..., n)`. The ranks of padding are 0. If a list has m
+    documents, all rows of its permutation after the first m rows are 0.
     """
 
     def permutation(self, scores: Any, mask: Any = None) -> Tensor:
-        """Return the soft permutation, `(..., n, n)`: row r contains each document's share of rank r + 1.
+        """Return the soft permutation, `(..., n, n)`. Row r (from 0) contains each document's share of rank r + 1.
 
         Args:
             scores: `(..., n)`.
@@ -56,7 +56,7 @@ class Relaxation:
         return (self._permutation(scores, mask) * scores[..., None, :]).sum(-1)
 
     def top_k(self, scores: Any, k: int, mask: Any = None) -> Tensor:
-        """Return how much of each document is in the first k ranks, `(..., n)`.
+        """Return the share of each document that is in the first k ranks, `(..., n)`.
 
         Args:
             scores: `(..., n)`.
@@ -80,11 +80,11 @@ class Relaxation:
 
 
 def lift(ranks: Tensor, mask: Tensor) -> Tensor:
-    r"""Make a soft permutation from soft ranks: divide each document between the two whole ranks next to its soft rank.
+    r"""Make a soft permutation: divide each document between the two integer ranks next to its soft rank.
 
     .. math:: P_{rj} = \max(0, 1 - |r - \pi_j|)
 
-    Columns of documents sum to 1. If all ranks are whole numbers, the result is the exact permutation.
+    The column of each document sums to 1. If all ranks are integers, the result is the exact permutation.
 
     Args:
         ranks: `(..., n)`, from 1.
@@ -103,7 +103,7 @@ def lift(ranks: Tensor, mask: Tensor) -> Tensor:
 
 
 def expected_ranks(permutation: Tensor) -> Tensor:
-    """Return soft ranks from a soft permutation, `(..., n)`: the mean rank of each column, scaled to sum 1."""
+    """Return the soft ranks of a soft permutation, `(..., n)`: means of the ranks, weighted by normalised columns."""
     rows = rank_numbers(permutation)[:, None]
     total = permutation.sum(-2)
     return (rows * permutation).sum(-2) / torch.where(total > 0, total, 1.0)
@@ -115,7 +115,7 @@ def rank_numbers(like: Tensor) -> Tensor:
 
 
 def row_mask(mask: Tensor) -> Tensor:
-    """Return the mask of a soft permutation's rows, `(..., n)`: True for the first m rows if a list has m documents."""
+    """Return the row mask of a soft permutation, `(..., n)`. If a list has m documents, the first m rows are True."""
     return torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
 
 
@@ -128,7 +128,7 @@ def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
         return scores, torch.ones_like(scores, dtype=torch.bool)
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != scores.shape:
         got = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        bad_value("mask", f"be a boolean tensor of the shape of scores, {tuple(scores.shape)}", got)
+        bad_value("mask", f"be a boolean tensor of shape {tuple(scores.shape)}, like scores", got)
     return torch.where(mask, scores, 0.0), mask
 
 

@@ -1,4 +1,4 @@
-"""Sinkhorn scaling: columns and rows of a matrix are scaled alternately until both sum to 1."""
+"""Sinkhorn scaling: scale the columns and the rows of a matrix alternately, until each column and row sums to 1."""
 
 import torch
 from torch import Tensor
@@ -8,15 +8,17 @@ from rankgrad.relax.sinkhorn_rounds import factors
 
 
 def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-    """Scale the rows and columns of a matrix until both sum to 1; each round normalises columns, then rows.
+    """Scale the rows and columns of a matrix to sums of about 1. Each round normalises columns, then rows.
 
-    Only the two scaling vectors change, so a round costs two products with the matrix and stores no matrix. The number
-    of rounds is fixed, because a test for convergence would wait for the device. Rows and columns of zeros stay zero.
+    Only the two scaling vectors change, so a round costs two products of the matrix and a vector, and stores no matrix.
+    The number of rounds is fixed, because a test for convergence would have to wait for the device. Rows and columns of
+    zeros stay zero.
 
     Args:
         matrix: numbers of at least 0, `(..., n, n)`.
         rounds: number of rounds; 0 returns the matrix unchanged.
-        return_residual: True to also return the largest difference between a row or column sum and 1, `(...)`.
+        return_residual: True to also return the residual, `(...)`. It is the largest difference between 1 and the sum
+            of a row or column.
 
     Example:
         >>> scaled, residual = sinkhorn(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), return_residual=True)

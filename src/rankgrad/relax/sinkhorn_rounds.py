@@ -23,12 +23,12 @@ def factors(matrix: Tensor, rounds: int) -> Factors:
 
 
 def log_factors(kernel: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Factors:
-    """Return the logarithms of the factors of `exp(kernel)`; factors outside of `rows` and `columns` are 1.
+    """Return the logarithms of the factors of `exp(kernel)`; where `rows` or `columns` is False, the factor is 1.
 
     Args:
-        kernel: logarithm of the matrix, `(..., n, n)`; entries outside of `rows` and `columns` are the lowest number of
+        kernel: logarithm of the matrix, `(..., n, n)`; entries in other rows or columns must be the lowest number of
             the dtype.
-        rows, columns: masks of the rows and of the columns to scale, `(..., n)`.
+        rows, columns: True for the rows and columns to scale, `(..., n)`.
         rounds: number of rounds, at least 1.
     """
     if one_node():
@@ -45,7 +45,7 @@ def _rounds(matrix: Tensor, rounds: int) -> Iterator[Factors]:
 
 
 def _by_matrix(matrix: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor) -> Tensor:
-    """Return the gradient with respect to the matrix, from the factors of all rounds and their gradients."""
+    """Return the gradient with respect to the matrix, from the factors of all rounds and the factors' gradients."""
     total, later = torch.zeros_like(matrix), torch.zeros_like(row[..., 0, :])
     before = torch.cat([_first(matrix)[..., None, :], row[..., :-1, :]], -2)  # factors of rows before each round
     for t in reversed(range(row.shape[-2])):
@@ -68,7 +68,7 @@ def _log_rounds(kernel: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> I
 def _by_kernel(
     kernel: Tensor, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor
 ) -> Tensor:
-    """Return the gradient with respect to the kernel, from the factors of all rounds and their gradients."""
+    """Return the gradient with respect to the kernel, from the factors of all rounds and the factors' gradients."""
     total, later = torch.zeros_like(kernel), torch.zeros_like(row[..., 0, :])
     before = torch.cat([torch.zeros_like(row[..., :1, :]), row[..., :-1, :]], -2)
     for t in reversed(range(row.shape[-2])):

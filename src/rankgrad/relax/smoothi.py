@@ -11,17 +11,17 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
 
 @dataclass(frozen=True)
 class smoothi(Relaxation):
-    r"""SmoothI: smooth rank indicators (SmoothI paper, Eq. 4) of scores minus the lowest score of their list.
+    r"""SmoothI: smooth rank indicators (SmoothI paper, Eq. 4), computed after the lowest score of a list is subtracted.
 
     .. math:: I^r_{\cdot} = \mathrm{softmax}_j\Bigl(\alpha s_j \prod_{l<r} (1 - I^l_j - \delta)\Bigr)
 
-    The lowest score is subtracted because the indicators need scores of at least 0. alpha = 1 is very soft: if scores
-    are normally distributed, try values up to 1000.
+    The lowest score is subtracted because the indicators need scores of at least 0. With alpha = 1, the indicators are
+    very soft. If scores are normally distributed, try values of alpha up to 1000.
 
     Args:
         alpha: sharpness, 1 / temperature.
-        delta: number between 0 and 0.5; it makes the logit of a document that has an earlier rank negative.
-        stop_gradient: True to treat the product as a constant in the gradient, as the paper does for stability.
+        delta: number between 0 and 0.5. If a document already has an earlier rank, delta makes its logit negative.
+        stop_gradient: True to treat the product as a constant in the gradient, for stability, as in the paper.
 
     Example:
         >>> smoothi(alpha=100.0).permutation(torch.tensor([1.0, 3.0, 2.0])).round()

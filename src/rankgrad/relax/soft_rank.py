@@ -1,4 +1,4 @@
-"""SoftRank: the exact distribution of each document's rank if scores have Gaussian noise."""
+"""SoftRank: the exact distribution of each document's rank, if all scores have Gaussian noise."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ class soft_rank(Relaxation):
     .. math:: \pi_{ij} = \Phi\Bigl(\frac{s_i - s_j}{\sqrt{2}\,\sigma}\Bigr), \quad
               p_j(r) \leftarrow p_j(r - 1)\, \pi_{ij} + p_j(r)\, (1 - \pi_{ij}) \text{ for each } i \ne j
 
-    Columns sum to 1. The cost is O(n^3), n steps of size n x n, so use this operator for short lists.
+    Each column of the permutation sums to 1. The cost is O(n^3), because each of n steps computes an n x n matrix. So
+    use this operator for short lists.
 
     Args:
         sigma: standard deviation of the noise, above 0, in units of the score. With a smaller value, the
@@ -52,7 +53,7 @@ def _chances(beats: Tensor) -> Tensor:
 
 
 def _steps(beats: Tensor) -> Iterator[Tensor]:
-    """Yield the probabilities of ranks among no other documents, then among the first document, the first two, ..."""
+    """Yield the rank probabilities of all documents if their rivals are only the first 0, 1, 2, ..., n documents."""
     first = torch.arange(beats.shape[-1], device=beats.device)[:, None] == 0
     chances = first.to(beats.dtype) + 0.0 * beats  # in the graph also for n = 0
     yield chances
@@ -64,7 +65,7 @@ def _steps(beats: Tensor) -> Iterator[Tensor]:
 
 
 def _by_beats(beats: Tensor, chances: Tensor, by_chances: Tensor) -> Tensor:
-    """Return the gradient with respect to `beats`. The steps are computed again, so that `chances` is not used."""
+    """Return the gradient with respect to `beats`. It computes all steps again and does not use `chances`."""
     result = torch.zeros_like(beats)
     *before, _ = _steps(beats)
     for i, chances in reversed([*enumerate(before)]):

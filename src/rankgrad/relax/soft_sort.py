@@ -1,4 +1,4 @@
-"""SoftSort: row r of the soft permutation is a softmax of distances from the r-th highest score."""
+"""SoftSort: row r of the soft permutation is a softmax of the negative distances to the r-th highest score."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class soft_sort(Relaxation):
 
 
 def _shared_by_ties(ordered: Tensor, mask: Tensor) -> Tensor:
-    """Return the sorted scores; each tied document gets the mean gradient of the ties, because ties have no order."""
+    """Return the sorted scores. Tied documents have no order, so each of them gets the mean gradient of the ties."""
     equal = (ordered[..., :, None] == ordered[..., None, :]) & mask[..., None, :]
     mean = torch.where(equal, ordered[..., None, :], 0.0).sum(-1) / equal.sum(-1).clamp(min=1)
     return ordered.detach() + (mean - mean.detach())

@@ -1,4 +1,4 @@
-"""Measure the correlation of a surrogate with its metric, for each length of the lists and each shape of the scores."""
+"""Measure the correlation of a surrogate with its metric, for each list length and each distribution of scores."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -19,10 +19,10 @@ Surrogate = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class FidelityRow(NamedTuple):
-    """Spearman correlations for the lists of one length and one shape. The shape "all" means all shapes together."""
+    """Spearman correlations for the lists of one length and one distribution of scores (shape)."""
 
-    length: int
-    shape: str
+    length: int  # number of documents of each list
+    shape: str  # name of the distribution of scores; "all" means the lists of all shapes together
     dcg: float  # correlation with the true DCG, with the same gain as in pretraining
     # Correlation with the true NDCG with exponential gain. The value of a surrogate of DCG is first divided by the
     # ideal DCG. So a surrogate that uses only the labels has no advantage here.
@@ -41,15 +41,16 @@ def fidelity(
     seed: int = 0,
     device: Any = "cpu",
 ) -> list[FidelityRow]:
-    """Compute rank correlations between a surrogate and the true metric, on lists that pretraining did not draw.
+    """Compute rank correlations between a surrogate and the true metric, on lists that pretraining did not use.
 
     Args:
-        surrogate: function of scores in [0, 1], labels and mask, each `(lists, n)`, that returns one value per list.
-        target: metric that this value estimates: `"dcg"` (linear gain) or `"ndcg"` (exponential gain).
+        surrogate: function that returns one value per list. Its arguments are scores in [0, 1], labels and mask, each
+            `(lists, n)`.
+        target: metric that the surrogate estimates: `"dcg"` (linear gain) or `"ndcg"` (exponential gain).
         grades: number of label values, 3 or 5.
         lengths: lengths of the lists.
-        shapes: shapes of the scores, from `SHAPES`.
-        lists: number of lists per length and shape.
+        shapes: distributions of the scores, names in `SHAPES`.
+        lists: number of lists for each combination of length and shape.
         seed: random seed of the lists.
         device: device of the lists and the surrogate.
 
@@ -92,7 +93,7 @@ def _correlations(compared: Tensor) -> tuple[float, float]:
 
 
 def _spearman(one: Tensor, other: Tensor) -> float:
-    """Return Spearman's rank correlation; ties get their mean rank. Return 0 if all values of an argument are equal."""
+    """Return Spearman's rank correlation, or 0 if all values of an argument are equal. Ties get their mean rank."""
     from scipy.stats import spearmanr
 
     if one.min() == one.max() or other.min() == other.max():

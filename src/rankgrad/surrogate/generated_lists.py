@@ -1,4 +1,4 @@
-"""Generate random lists: scores in [0, 1] from nine distributions, mostly low labels, orders from random to ideal."""
+"""Generate random lists with scores in [0, 1] from nine distributions, mostly low labels, and different orders."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def _normal(uniform: Tensor, mean: float, deviation: float) -> Tensor:
 
 
 def _either(uniform: Uniform, share: float, one: tuple[float, float], other: tuple[float, float]) -> Tensor:
-    """Draw from two normal distributions: from `one` with probability `share`, otherwise from `other`."""
+    """Sample each number from the normal distribution `one` with probability `share`, otherwise from `other`."""
     return torch.where(uniform() < share, _normal(uniform(), *one), _normal(uniform(), *other))
 
 
@@ -51,16 +51,17 @@ def draw(
     pairing: str = "mixed",
     generator: Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Draw scores and labels of lists of one length, each `(lists, n)`, on the device of the generator.
+    """Generate random scores and labels of lists with n documents, each `(lists, n)`, on the device of the generator.
 
-    `pairing` is the relation between scores and labels. With `"mixed"`, about 3 of 10 lists are in random order; in the
-    others, documents with high labels tend to have high scores. With `"published"`, about half of the lists are in
-    random order; in the others, a score is label / grades, which gives the ideal order.
+    `pairing` is the relation between scores and labels. With `"mixed"`, about 3 of 10 lists are in random order. In the
+    other lists, documents with high labels tend to have high scores. With `"published"`, about half of the lists are in
+    random order. In the other lists, each score is label / grades, so the order is ideal.
 
     Args:
         lists, n: number of lists, number of documents per list.
-        grades: number of label values, 3 or 5; labels are drawn with `PRIORS`.
-        shape: one of `SHAPES`; with None, each shape is used for about the same number of lists.
+        grades: number of label values, 3 or 5; `PRIORS` contains the probability of each label.
+        shape: distribution of the scores, a name in `SHAPES`; with None, each shape is used for about the same number
+            of lists.
         pairing: `"mixed"` or `"published"`.
         generator: source of random numbers.
 

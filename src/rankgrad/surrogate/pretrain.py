@@ -1,4 +1,4 @@
-"""Pretrain the networks of NeuralLoss on generated lists. Each step draws new lists with a separate random seed."""
+"""Pretrain the networks of NeuralLoss on generated lists. Each step generates new lists with its own random seed."""
 
 import dataclasses
 import math
@@ -29,7 +29,7 @@ class PretrainDefaults:
 
     lengths: tuple[int, int]
     lists: int  # number of lists per epoch
-    batch: int  # number of lists per batch, all of one length
+    batch: int  # number of lists per batch; all lists of a batch have the same length
     lr: float
     schedule: str
     pairing: str
@@ -44,7 +44,7 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class PretrainSpec:
-    """The settings of a pretraining run. None means the value of `RECIPES` for the form.
+    """The settings of a pretraining run. For a setting of None, `RECIPES` has the default of the form.
 
     Example:
         >>> PretrainSpec(form="mended", epochs=2).recipe.lengths
@@ -55,7 +55,7 @@ class PretrainSpec:
     grades: int = 5  # number of label values, 3 or 5
     lists: int | None = None  # number of lists per epoch
     epochs: int = 20  # number of epochs
-    batch: int | None = None  # number of lists per batch, all of one length
+    batch: int | None = None  # number of lists per batch; all lists of a batch have the same length
     seed: int = 0  # random seed of the weights and the lists
 
     def check(self) -> None:
@@ -70,7 +70,7 @@ class PretrainSpec:
 
     @property
     def recipe(self) -> PretrainDefaults:
-        """Default settings of the form. If `lists` or `batch` is given, this value replaces the default."""
+        """Default settings of the form. If `lists` or `batch` is not None, it replaces the default."""
         recipe = RECIPES[self.form]
         return dataclasses.replace(recipe, lists=self.lists or recipe.lists, batch=self.batch or recipe.batch)
 
@@ -90,16 +90,17 @@ def pretrain(
 ) -> nn.Module:
     """Train a network to estimate its metric, with the squared error as loss, and return the network.
 
-    With `out`, a checkpoint is written after each epoch, and the weights at the end. Each file is written atomically.
-    On the CPU, a run that is killed and resumed ends with exactly the same weights as an uninterrupted run, because the
-    lists of a step depend only on the seed and the number of the step.
+    With `out`, a checkpoint is written after each epoch, and the weights are written at the end. Each file is written
+    atomically. On the CPU, a run that is killed and resumed ends with exactly the same weights as an uninterrupted run,
+    because the lists of a step depend only on the seed and the number of the step.
 
     Args:
         spec: settings of the run.
         out: folder of the network, for `NeuralLoss(path=...)`; with None, nothing is written.
-        device: device of the network. The lists differ between CPU and GPU.
+        device: device of the network. With the same seed, the lists on a CPU and on a GPU are different.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        tell: function that is called after each epoch with the number and the root mean squared error of the epoch.
+        tell: function that is called after each epoch. Its arguments are the number and the root mean squared error of
+            the epoch.
 
     Example:
         >>> network = pretrain(PretrainSpec(form="mended", lists=256, epochs=1))

@@ -1,6 +1,6 @@
 """Text rankers: collections of documents and queries, BM25, bi-encoders, cross-encoders, fusion and distillation.
 
-The packages `transformers`, `sentence-transformers` and `bm25s` (extra `text`) are imported on first use.
+The packages `transformers`, `sentence-transformers` and `bm25s` (extra `text`) are imported only when they are needed.
 """
 
 from rankgrad.text import losses as losses

@@ -1,4 +1,4 @@
-"""Bi-encoder: query and document become vectors, and their score is the cosine divided by a temperature."""
+"""Bi-encoder: query and document become vectors. The score is the cosine of the vectors, divided by a temperature."""
 
 import json
 from collections.abc import Sequence
@@ -31,8 +31,9 @@ _ROWS = 65_536  # number of pairs whose vectors are multiplied at once
 class BiEncoder(TextNetwork):
     r"""Score pairs by :math:`s = \cos(e(q), e(d)) / T`.
 
-    :math:`e` is the mean of the encoder's output vectors, or the output of [CLS]. Long documents: with
-    `passages="mean"` the vectors of the passages are averaged, with `passages="best"` the best passage gives the score.
+    :math:`e` is the mean of the encoder's output vectors, or the output vector of [CLS]. A long document has several
+    passages. With `passages="mean"`, the vector of the document is the mean of the passage vectors. With
+    `passages="best"`, the score of the document is the score of the best passage.
 
     Args:
         encoder: folder or name of an encoder; with the prefix `static:`, only its embedding table is used.
@@ -136,7 +137,7 @@ class BiEncoder(TextNetwork):
         return [flat[end - len(passages) : end] for end, passages in zip(ends, split, strict=True)]
 
     def _inputs(self, kind: str, numbers: Any) -> list[list[TokenInput]]:
-        """Return the inputs of queries or documents of the collection, by their numbers; each text is read once."""
+        """Return the inputs of queries or documents, by their numbers, from the cache if possible."""
         unread = [int(each) for each in numbers if (kind, int(each)) not in self._cache]
         source = getattr(self.texts_in_use(), kind)
         texts = [source.full(number) for number in unread]
@@ -157,7 +158,7 @@ class BiEncoder(TextNetwork):
     def _scores(
         self, queries: list[list[TokenInput]], documents: list[list[TokenInput]], query: Any, document: Any
     ) -> Tensor:
-        """Return the scores of pairs. Queries and documents run together, because chunks have similar lengths."""
+        """Return the scores of pairs. Queries and documents are encoded together, in chunks of similar lengths."""
         if not len(query):
             return torch.zeros(0, device=self.device)
         best = self.tokeniser.passages == "best"
@@ -179,7 +180,7 @@ class BiEncoder(TextNetwork):
         return []
 
     def write(self, folder: Path) -> None:
-        """Write files that `transformers` and `sentence-transformers` load."""
+        """Write files that `transformers` and `sentence-transformers` can load."""
         if isinstance(self.body, StaticBody):
             self.body.write(folder, self.tokeniser.tokenizer, self.tokeniser.max_length)
             return

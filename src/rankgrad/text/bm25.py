@@ -1,4 +1,4 @@
-"""BM25: index documents, search them, save and load the index. The package bm25s computes the scores."""
+"""BM25: build, search, save and load an index of documents. The package bm25s computes the scores."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ CUSTOM = "custom"  # stemmer or tokenizer of the caller; functions are not saved
 
 @dataclass(frozen=True, eq=False)
 class BM25Index:
-    """An index that ranks documents by BM25, in Lucene's form of the formula; `build` or `load` creates it.
+    """An index that ranks documents by BM25, with Lucene's formula. `build` and `load` return an index.
 
     Example:
         >>> documents = Texts(("d1", "d2", "d3"), ("a wing in a slipstream", "heat flow", "flow over a wing"))
@@ -37,7 +37,7 @@ class BM25Index:
 
     ids: tuple[str, ...]  # document ids, in the order of the documents
     tokens: Tokens  # rules that split documents and queries into words
-    engine: Any  # a `bm25s.BM25` that has indexed the documents
+    engine: Any  # object of the class `bm25s.BM25`, with the index of the documents
 
     @staticmethod
     def build(
@@ -49,17 +49,18 @@ class BM25Index:
         stemmer: Stemmer = PLURAL,
         tokenizer: Callable[[str], Iterable[str]] | None = None,
     ) -> "BM25Index":
-        """Index documents: their titles and texts.
+        """Build an index of the titles and texts of documents.
 
         Args:
             documents: documents; empty documents are never found.
-            k1: saturation of the number of occurrences of a word; at least 0.
-            b: normalisation by the length of the document, from 0 (none) to 1.
-            stopwords: words that do not count: the code of a language such as `"en"`, words, or None.
-            stemmer: `"plural"` removes the plural endings of English words; None leaves words unchanged; a function
-                maps a word to its stem, for example `nltk.stem.PorterStemmer().stem`.
-            tokenizer: splits a text into words; None for words of letters and digits without regard to case, and pairs
-                of adjacent characters in scripts without spaces.
+            k1: saturation of the term frequency, at least 0. With 0, only the presence of a word counts.
+            b: strength of the normalisation by document length, from 0 (none) to 1.
+            stopwords: words that are ignored: a language code such as `"en"` for the words of that language, a list of
+                words, or None for no stopwords.
+            stemmer: `"plural"` to remove the plural endings of English words; None to leave words unchanged; or a
+                function that maps a word to its stem, for example `nltk.stem.PorterStemmer().stem`.
+            tokenizer: function that splits a text into words. With None, words consist of letters, digits and
+                underscores, and case is ignored. In scripts without spaces, each pair of adjacent characters is a word.
         """
         if not len(documents):
             bad_value("documents", "contain at least one document", "none")
@@ -89,16 +90,16 @@ class BM25Index:
 
     @property
     def k1(self) -> float:
-        """Saturation of the number of occurrences of a word."""
+        """Saturation of the term frequency."""
         return float(self.engine.k1)
 
     @property
     def b(self) -> float:
-        """Normalisation by the length of the document."""
+        """Strength of the normalisation by document length."""
         return float(self.engine.b)
 
     def scores(self, query: str, numbers: Sequence[int] | NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Return the scores of documents for a query; 0 if a document has no word of the query.
+        """Return the scores of documents for a query. A document without a word of the query has score 0.
 
         Args:
             query: text of the query; a word that occurs twice counts twice.
@@ -110,14 +111,14 @@ class BM25Index:
         return scores if numbers is None else scores[np.asarray(numbers, dtype=np.int64)]
 
     def search(self, queries: Texts, k: int = 100, excluded: Mapping[str, Collection[str]] | None = None) -> Run:
-        """Return the k best documents of each query, best first. Ties are in the order of the documents.
+        """Return the k best documents of each query, best first. Documents with equal scores are in index order.
 
-        Documents without a word of the query are not results. So a query may have fewer than k documents, or none.
+        Documents without a word of the query are not results. So a query may have fewer than k results, or no results.
 
         Args:
             queries: queries.
             k: maximum number of documents per query.
-            excluded: `{query: documents}` that are never results, such as `Collection.excluded`.
+            excluded: documents that are never results, `{query: documents}`, such as `Collection.excluded`.
         """
         if k < 1:
             bad_value("k", "be at least 1", k)
@@ -131,10 +132,10 @@ class BM25Index:
         return run
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Save the index: the files of bm25s, and `bm25.json` with ids, options and hashes of the files.
+        """Save the index: the files of bm25s, and `bm25.json` with document ids, options and hashes of the files.
 
         Args:
-            folder: folder to write to; it is created if necessary.
+            folder: folder of the index; it is created if it does not exist.
         """
         path = Path(folder)
         (path / ABOUT).unlink(missing_ok=True)  # until it is written again, the folder is not an index
@@ -157,16 +158,16 @@ class BM25Index:
         stemmer: Callable[[str], str] | None = None,
         tokenizer: Callable[[str], Iterable[str]] | None = None,
     ) -> "BM25Index":
-        """Load an index. Loading never runs code from the folder.
+        """Load an index. No code from the folder is executed.
 
         Args:
-            folder: folder that `save` wrote.
-            stemmer: function that the index was built with, if any; functions are not saved.
-            tokenizer: function that the index was built with, if any.
+            folder: folder of the index, written by `save`.
+            stemmer: stemmer of `build` if it was a function, because functions are not saved; otherwise None.
+            tokenizer: tokenizer of `build` if it was a function; otherwise None.
         """
         path = Path(folder)
         if not (path / ABOUT).is_file():
-            bad_value(str(folder), f"be the folder of a BM25 index, with {ABOUT}", "no such file, or incomplete files")
+            bad_value(str(folder), f"be the folder of a BM25 index, with {ABOUT}", "no such file")
         about = read_json(path / ABOUT)
         if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
             got = f"{about.get('format')!r}, version {about.get('version')}"
@@ -187,7 +188,7 @@ class BM25Index:
 
 
 def _best(scores: NDArray[np.float32], k: int) -> list[int]:
-    """Return the numbers of the k largest scores above 0, best first; ties by number."""
+    """Return the numbers of the k largest scores above 0, best first. Equal scores are in order of their numbers."""
     found = np.flatnonzero(scores > 0)
     if len(found) > k:
         least = np.partition(scores[found], -k)[-k]
@@ -217,7 +218,7 @@ def _bm25s() -> Any:
 def _without_jax() -> Iterator[None]:
     """Hide JAX while bm25s is imported, unless JAX is already imported.
 
-    bm25s calls JAX when it is imported, and JAX then takes most of the memory of a GPU. This index does not use JAX.
+    The import of bm25s calls JAX, and JAX then allocates most of the memory of a GPU. This index does not need JAX.
     """
     hidden = "jax" not in sys.modules
     if hidden:

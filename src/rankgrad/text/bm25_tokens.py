@@ -37,8 +37,8 @@ _LANGUAGES = {
 class Tokens:
     """Rules that split a text into tokens.
 
-    A token is a word: letters, digits and underscores, in any script, without regard to case. Text in a script without
-    spaces, such as Chinese, becomes pairs of adjacent characters.
+    A token is a word: a sequence of letters, digits and underscores, in any script. Case is ignored. In a script
+    without spaces, such as Chinese, each pair of adjacent characters is a token.
 
     Example:
         >>> Tokens(frozenset({"the"}))("The wing's 2nd flap, STRASSE, straße")
@@ -47,9 +47,9 @@ class Tokens:
         ['крыло', 'самолёта', '飞机', '机机', '机翼']
     """
 
-    stopwords: frozenset[str] = frozenset()  # words that are left out
-    stemmer: Stemmer = None  # maps a word to its stem; "plural" for `singular`
-    tokenizer: Callable[[str], Iterable[str]] | None = None  # splits a text; None for the rules above
+    stopwords: frozenset[str] = frozenset()  # words that are removed
+    stemmer: Stemmer = None  # function that maps a word to its stem; "plural" for `singular`; or None
+    tokenizer: Callable[[str], Iterable[str]] | None = None  # function that splits a text; None for the rules above
 
     def __call__(self, text: str) -> list[str]:
         """Return the tokens of a text, in order."""
@@ -65,7 +65,7 @@ class Tokens:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text into words; text in a script without spaces becomes pairs of adjacent characters.
+    """Split a text into words. In a script without spaces, each pair of adjacent characters is a word.
 
     Args:
         text: any text.
@@ -101,10 +101,10 @@ def singular(word: str) -> str:
 
 
 def stopword_list(stopwords: str | Iterable[str] | None) -> frozenset[str]:
-    """Return a set of stopwords, in the form in which `split_words` returns words.
+    """Return a set of stopwords: all given words, and their parts according to `split_words`.
 
     Args:
-        stopwords: code of a language (`"en"`, `"de"`, ...) for the list of bm25s, words, or None for no stopwords.
+        stopwords: language code (`"en"`, `"de"`, ...) for a list of bm25s, a list of words, or None for no stopwords.
     """
     if stopwords is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Candidate documents of queries: lists to train and re-rank, folds of queries, pools and hard negatives."""
+"""Candidate documents of queries: lists for training and re-ranking, folds of queries, pools and hard negatives."""
 
 import hashlib
 import warnings
@@ -15,7 +15,7 @@ from rankgrad.metrics.trec import Run
 from rankgrad.text.collection import Collection
 
 NUMBERS = ("query", "document")  # names of the first two features of a text data set
-LARGEST = 2**24  # float32 represents each whole number up to this one
+LARGEST = 2**24  # float32 represents each integer up to this one
 
 _HIGHEST = float(np.finfo(np.float32).max)
 
@@ -32,19 +32,19 @@ def candidate_lists(
 ) -> Dataset:
     """Make a text data set: one list per query with the best documents of a run.
 
-    The features of a document are the indices of query and document in the collection, then its score in each run. A
-    document without a score in a run gets the lowest score of the query in that run (0 if the run does not contain the
-    query). Labels are those of qrels; a document without a label, or with a negative label, has label 0. Queries
-    without candidates are left out, and a warning reports their number.
+    The features of a document are the index of its query and its own index in the collection, then its score in each
+    run. If a run has no score for the document, the lowest score of the query in that run is used, or 0 if the run does
+    not contain the query. Labels are from the qrels. A document without a label, or with a negative label, has label 0.
+    Queries without candidates are left out, and a warning reports their number.
 
     Args:
         collection: documents, queries and qrels. Its excluded documents are never candidates.
-        run: scores of documents, `{query: {document: score}}`; or several runs, `{name: run}`, whose best documents
-            are joined.
-        depth: maximum number of documents of a query from each run; None for all.
-        add_relevant: True to add the relevant documents that no run found, at the end of the list; for training only,
-            because a ranker that is measured must find them itself.
-        name: name of the feature, if `run` is one run.
+        run: scores of documents, `{query: {document: score}}`; or several runs, `{name: run}`. A list contains the
+            best documents of all runs.
+        depth: maximum number of documents per query from each run; None for all.
+        add_relevant: True to add, at the end of each list, the relevant documents that no run found. Use it only for
+            training: in a test, the ranker would not have to find these documents.
+        name: name of the feature if `run` is a single run.
 
     Example:
         >>> from rankgrad.text import Collection, Texts
@@ -79,7 +79,7 @@ def candidate_lists(
 
 
 def named_runs(run: AnyRun | Mapping[str, AnyRun], name: str) -> dict[str, AnyRun]:
-    """Return runs by name; a single run gets the name `name`.
+    """Return a dictionary of runs by name. A single run gets the name `name`.
 
     Args:
         run: one run, `{query: {document: score}}`, or several runs, `{name: run}`.
@@ -92,7 +92,7 @@ def named_runs(run: AnyRun | Mapping[str, AnyRun], name: str) -> dict[str, AnyRu
 
 
 def top_documents(scores: Mapping[str, float], depth: int | None = None) -> list[str]:
-    """Return the best documents of a query, best first; ties are in the order of `scores`.
+    """Return the best documents of a query, best first. Documents with equal scores are in the order of `scores`.
 
     Args:
         scores: `{document: score}`.
@@ -102,11 +102,11 @@ def top_documents(scores: Mapping[str, float], depth: int | None = None) -> list
 
 
 def pool(runs: Mapping[str, AnyRun] | Iterable[AnyRun], depth: int | None = 100) -> dict[str, list[str]]:
-    """Return the union of the best documents of several runs, per query: first the best of each run, then the second.
+    """Return the best documents of all runs, per query: first the best of each run, then the second of each run.
 
     Args:
         runs: runs, with or without names.
-        depth: number of documents of a query from each run; None for all.
+        depth: number of documents per query from each run; None for all.
 
     Example:
         >>> pool([{"q1": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q1": {"d": 1.0, "a": 0.0}}], depth=2)
@@ -120,16 +120,16 @@ def pool(runs: Mapping[str, AnyRun] | Iterable[AnyRun], depth: int | None = 100)
 def hard_negatives(
     collection: Collection, run: AnyRun, *, first: int = 0, last: int | None = 100, number: int | None = None
 ) -> dict[str, list[str]]:
-    """Return documents that a run ranks high and that are not relevant, per query, best first.
+    """Return documents that are not relevant but have high ranks in a run, per query, best first.
 
-    Documents without a label count as not relevant. Some of them may be relevant: a larger `first` leaves out the
-    documents at the top, where such errors are most frequent.
+    Documents without a label count as not relevant, although some of them may be relevant. Such errors are most
+    frequent at the top of a run: a larger `first` leaves out more documents at the top.
 
     Args:
         collection: documents, queries and qrels. Its excluded documents are never negatives.
         run: `{query: {document: score}}`.
         first: number of documents at the top to leave out.
-        last: last rank; None for the whole list.
+        last: last rank that is used; None for all ranks.
         number: maximum number of documents per query; None for all.
     """
     found = {}
@@ -143,9 +143,9 @@ def hard_negatives(
 def to_run(data: Dataset, scores: Any) -> Run:
     """Convert scores of a data set to a run, `{query: {document: score}}`, for example for `measure_run`.
 
-    `rankgrad.metrics.measure_run(run, collection.qrels, ...)` measures a run as trec_eval does: relevant documents that
-    are not candidates count in the best DCG. `rankgrad.metrics.evaluate` knows only the documents of the lists, so its
-    nDCG is higher.
+    `rankgrad.metrics.measure_run(run, collection.qrels, ...)` measures a run as trec_eval does: the ideal DCG includes
+    relevant documents that are not candidates. `rankgrad.metrics.evaluate` uses only the documents of the lists. So its
+    ideal DCG can be lower, and its nDCG can be higher.
 
     Args:
         data: data set with document ids.
@@ -160,18 +160,18 @@ def to_run(data: Dataset, scores: Any) -> Run:
 
 
 def folds(data: Dataset, fold: int, parts: int = 5, *, queries: Iterable[Any] | None = None) -> Splits:
-    """Divide lists by query: one part for test, one for validation, the others for training.
+    """Divide lists by query: one part for testing, one part for validation, the other parts for training.
 
     The queries are sorted by a hash of their ids and assigned to the parts in turn. So a part does not depend on the
-    order of the lists, and each query is in the test part of exactly one fold. Fold 1 has the last part for test, and
-    the part before it for validation.
+    order of the lists, and each query is in the test part of exactly one fold. In fold 1, the last part is the
+    test part, and the part before it is the validation part.
 
     Args:
         data: lists to divide.
         fold: number of the fold, from 1 to `parts`.
         parts: number of parts, at least 3.
-        queries: ids of all queries; None for the queries of the collection of a text data set, otherwise of `data`.
-            Data sets with the same queries here have the same folds, even if some lists are missing.
+        queries: ids of all queries; None for the queries of the collection (of a text data set) or of `data` (of
+            another data set). Data sets with the same `queries` have the same folds, even if some lists are missing.
     """
     if parts < 3:
         bad_value("parts", "be at least 3, for training, validation and test", parts)
@@ -181,7 +181,7 @@ def folds(data: Dataset, fold: int, parts: int = 5, *, queries: Iterable[Any] | 
         queries = data.texts.queries.ids if isinstance(data.texts, Collection) else data.qids.tolist()
     ids = {str(query) for query in queries}
     if unknown := [query for query in data.qids.tolist() if str(query) not in ids]:
-        bad_value("queries", "contain each query of data", f"no {unknown[0]!r}")
+        bad_value("queries", "contain each query of data", f"no query {unknown[0]!r}")
     part = {query: place % parts for place, query in enumerate(sorted(ids, key=_hash_key))}
     moved = (np.array([part[str(query)] for query in data.qids.tolist()], dtype=np.int64) - (fold - 1)) % parts
     name = f"{data.name} fold {fold}".strip()
@@ -198,11 +198,11 @@ def folds(data: Dataset, fold: int, parts: int = 5, *, queries: Iterable[Any] | 
 
 
 def fill_missing(run: AnyRun, query: str, documents: Sequence[str]) -> list[float]:
-    """Return the scores of documents; a document without a score gets the lowest score of the query.
+    """Return the scores of documents. A document without a score gets the lowest score of the query.
 
     Args:
         run: `{query: {document: score}}`.
-        query: query id; 0 is the score of each document if the run does not contain the query.
+        query: query id. If the run does not contain the query, all scores are 0.
         documents: document ids.
     """
     scores = run.get(query) or {}
@@ -211,7 +211,7 @@ def fill_missing(run: AnyRun, query: str, documents: Sequence[str]) -> list[floa
 
 
 def _known_part(collection: Collection, run: AnyRun, name: str) -> dict[str, dict[str, float]]:
-    """Return the part of a run whose ids are in the collection, in the order of documents, without excluded ones."""
+    """Return a run without unknown ids and excluded documents. Its documents are in collection order."""
     numbers, queries = collection.documents.numbers, collection.queries.numbers
     known, unknown = {}, 0
     for query, scores in run.items():
@@ -225,13 +225,15 @@ def _known_part(collection: Collection, run: AnyRun, name: str) -> dict[str, dic
         if wrong := [score for score in known[query].values() if not abs(score) <= _HIGHEST]:
             bad_value(name, "have scores that are finite in float32", f"{wrong[0]} in query {query!r}")
     if unknown:
-        text = f"{name} has {unknown} ids of queries and documents that are not in the collection; they are left out"
+        text = (
+            f"{name} has {unknown} ids of queries and documents that are not in the collection; these ids are left out"
+        )
         warnings.warn(text, UserWarning, stacklevel=3)
     return known
 
 
 def _relevant(collection: Collection, query: str) -> list[str]:
-    """Return the relevant documents of a query that the collection has, without excluded documents."""
+    """Return the relevant documents of a query that are in the collection and not excluded."""
     numbers, excluded = collection.documents.numbers, collection.excluded.get(query, frozenset())
     judged = collection.qrels.get(query, {})
     return [each for each, label in judged.items() if label > 0 and each in numbers and each not in excluded]

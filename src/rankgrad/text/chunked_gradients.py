@@ -1,9 +1,10 @@
-"""Exact gradients of listwise losses in bounded memory: a network runs on chunks of its inputs, twice.
+"""Exact gradients of listwise losses in bounded memory: the network runs twice on each chunk of its inputs.
 
 The first pass computes the outputs of all chunks without a graph. The loss uses all outputs together. In the backward
-pass, each chunk runs again with a graph, and its part of the gradient flows into the parameters. So the memory depends
-on the size of a chunk, not on the length of a list. Random state and precision of the first pass are restored, so that
-dropout drops the same units, and the gradient is that of a single pass.
+pass, the network runs again on each chunk, now with a graph, and adds the gradient of this chunk to the gradients of
+the parameters. So the memory depends on the size of a chunk, not on the length of a list. The second run uses the
+random state and the precision of the first run. So dropout drops the same units, and the gradient is the same as
+without chunks.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +26,8 @@ def chunked(network: Network, chunks: Sequence[Any], *, device: torch.device | s
     once per chunk.
 
     Args:
-        network: function or module that computes the outputs of a chunk, `(n, ...)`. It must not depend on anything
-            random except PyTorch's default generators.
+        network: function or module that computes the outputs of a chunk, `(n, ...)`. Random numbers
+            in the network must come from PyTorch's default generators.
         chunks: inputs of the network, one entry per chunk. Tensors may be on any device.
         device: device on which the network computes.
 
@@ -53,7 +54,7 @@ def chunked(network: Network, chunks: Sequence[Any], *, device: torch.device | s
 
 
 class _Chunk(torch.autograd.Function):
-    """A chunk whose graph is built in the backward pass."""
+    """Run a network on a chunk without a graph. The backward pass runs the network again, with a graph."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, network: Network, chunk: Any, device: torch.device) -> Tensor:

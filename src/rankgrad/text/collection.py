@@ -24,7 +24,7 @@ class Texts:
         (1, 'A wing in a slipstream.', 'Slabs Heat flow.')
     """
 
-    ids: tuple[str, ...]  # ids, which differ
+    ids: tuple[str, ...]  # unique ids
     texts: tuple[str, ...]  # one text per id
     titles: tuple[str, ...] | None = None  # one title per id, or None
 
@@ -44,7 +44,7 @@ class Texts:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Number of the text with each id."""
+        """Dictionary from the id of each text to its number."""
         return {each: number for number, each in enumerate(self.ids)}
 
     @cached_property
@@ -57,7 +57,7 @@ class Texts:
         return found.hexdigest()[:16]
 
     def full(self, number: int) -> str:
-        """Return title and text, separated by a space. The title is left out if the text begins with it.
+        """Return title and text, separated by a space. If the text begins with the title, return only the text.
 
         Args:
             number: number of the text.
@@ -74,17 +74,17 @@ class Texts:
 
 @dataclass(frozen=True)
 class Collection:
-    """Documents, queries and labels of a search task. Documents and queries may be given as `{id: text}`.
+    """Documents, queries and labels of a search task. Documents and queries can also be dictionaries `{id: text}`.
 
     Example:
         >>> Collection({"d1": "a boat", "d2": "a wing"}, {"q1": "boats"}, {"q1": {"d1": 1}})
         Collection(documents=2, queries=1, labels=1)
     """
 
-    documents: Texts  # texts to search
-    queries: Texts  # texts that are searched for
+    documents: Texts  # texts that are searched
+    queries: Texts  # texts of the queries
     qrels: Qrels = field(default_factory=dict)  # {query: {document: label}}
-    excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)  # per query: documents that are no candidates
+    excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)  # per query: ids that are never candidates
     name: str = ""  # name in messages and reports
     notes: tuple[str, ...] = ()  # sentences about defects of the files, such as unknown ids
 
@@ -98,7 +98,7 @@ class Collection:
         for query, judged in self.qrels.items():
             if not isinstance(query, str) or not isinstance(judged, Mapping):
                 bad_type(
-                    "qrels", "have the form {query: {document: label}}, with text as ids", f"{query!r}: {judged!r}"[:80]
+                    "qrels", "have the form {query: {document: label}}, with text ids", f"{query!r}: {judged!r}"[:80]
                 )
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class Collection:
         return hashlib.sha256(f"{self.documents.content_hash} {self.queries.content_hash}".encode()).hexdigest()[:16]
 
     def texts_of(self, query: int, document: int) -> tuple[str, str]:
-        """Return the text of a query and of a document, by their numbers.
+        """Return the texts of a query and of a document, by their numbers.
 
         Args:
             query: number of the query.
@@ -122,9 +122,9 @@ class Collection:
         return self.queries.full(query), self.documents.full(document)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `documents.jsonl`, `queries.jsonl`, `qrels.txt` and `excluded.txt`, which `rankgrad.text.load` reads.
+        """Write `documents.jsonl`, `queries.jsonl`, `qrels.txt` and `excluded.txt`, for `rankgrad.text.load`.
 
-        Files without a line are not written. Each file is replaced atomically. Notes are not saved.
+        Files that would be empty are not written. Each file is replaced atomically. Notes are not saved.
 
         Args:
             folder: path of the folder; it is created if it does not exist.
@@ -152,13 +152,13 @@ def _write_lines(path: Path, texts: Texts) -> None:
 
 
 def collection_of(data: Any) -> Collection:
-    """Return the collection of a text data set; data without texts is an error.
+    """Return the collection of a text data set. Raise an error if the data set has no texts.
 
     Args:
-        data: a `rankgrad.data.Dataset`, such as `rankgrad.text.candidate_lists` returns.
+        data: a `rankgrad.data.Dataset`, for example from `rankgrad.text.candidate_lists`.
     """
     found = getattr(data, "texts", None)
     if not isinstance(found, Collection):
-        must = "be a text data set: text:path=FOLDER, or what rankgrad.text.candidate_lists returns"
+        must = "be a text data set: text:path=FOLDER, or a result of rankgrad.text.candidate_lists"
         bad_value("data", must, f"{data!r}, which has no texts"[:200])
     return found

@@ -22,9 +22,9 @@ from rankgrad.text.token_inputs import TokenInput, Tokeniser
 class CrossEncoder(TextNetwork):
     """Score pairs with a sequence classification model of `transformers` that has one output.
 
-    The model may come from an encoder without a head; then the head is new. Long documents: with `passages="mean"`
-    the [CLS] vectors of the passages are averaged before the head (SmoothI paper, experiments with BERT), with
-    `passages="best"` the best passage gives the score.
+    If the encoder has no head, the model gets a new head with random weights. A long document has several passages.
+    With `passages="mean"`, the head reads the mean of the passages' [CLS] vectors, as in the BERT experiments of the
+    SmoothI paper. With `passages="best"`, the score of the document is the score of the best passage.
 
     Args:
         encoder: folder or name of an encoder or of a cross-encoder with one output.
@@ -61,7 +61,7 @@ class CrossEncoder(TextNetwork):
         )
         self.chunk = chunk
         if passages == "mean" and _head_kind(self.model) is None:
-            must = "be 'first' or 'best' for this encoder, whose head does not read a [CLS] vector alone"
+            must = "be 'first' or 'best', because the head of this encoder cannot read a mean of [CLS] vectors"
             bad_value("passages", must, "'mean'")
 
     @property
@@ -109,7 +109,7 @@ class CrossEncoder(TextNetwork):
         return [parameter for parameter in self.model.parameters() if id(parameter) not in body]
 
     def write(self, folder: Path) -> None:
-        """Write files that `transformers` and the `CrossEncoder` of `sentence-transformers` load."""
+        """Write files that `transformers` and the `CrossEncoder` of `sentence-transformers` can load."""
         save_pretrained(folder, self.model, self.tokeniser)
 
 
@@ -124,7 +124,7 @@ def _head_kind(model: Any) -> str | None:
 
 
 def _head_scores(model: Any, vectors: Tensor) -> Tensor:
-    """Return the scores of [CLS] vectors, `(n, width)`, by the head of a model."""
+    """Apply the head of a model to [CLS] vectors, `(n, width)`, and return the scores."""
     kind = _head_kind(model)
     if kind == "distilbert":
         scores = model.classifier(model.dropout(nn.functional.relu(model.pre_classifier(vectors))))

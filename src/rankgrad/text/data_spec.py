@@ -1,4 +1,4 @@
-"""Text data sets by name: `text:path=cranfield,depth=100` in `rankgrad.data.load`, recipes and on the command line."""
+"""Specs of text data sets, such as `text:path=cranfield,depth=100`, for `rankgrad.data.load`, recipes and commands."""
 
 import os
 import warnings
@@ -24,9 +24,9 @@ _PATHS = ("path", "queries", "qrels")
 
 @dataclass(frozen=True)
 class TextSource:
-    """A text data set: the documents that BM25 finds for each query of a collection, in folds by query.
+    """A text data set: the documents that BM25 finds for each query of a collection. Folds divide the queries.
 
-    Paths are first searched in the data root, then in the current folder.
+    Relative paths are first searched in the data root, then in the current folder.
 
     Example:
         >>> read_source("text:path=cranfield,depth=50").absolute("/data")
@@ -34,17 +34,17 @@ class TextSource:
     """
 
     path: str  # folder or file of the collection, or `ir_datasets:NAME`; see `rankgrad.text.load`
-    name: str | None = None  # name in tables; None for the name of the folder
-    queries: str | None = None  # file of queries; None for the file in the folder
-    qrels: str | None = None  # file of qrels; None for the file in the folder
-    topic: str = "title"  # field of TREC's topics
+    name: str | None = None  # name of the data set in tables of results; None for the name of the folder
+    queries: str | None = None  # file of queries; None to search for it in the folder
+    qrels: str | None = None  # file of qrels; None to search for it in the folder
+    topic: str = "title"  # field of TREC's topics that is the query; several fields are joined by +
     depth: int = 100  # maximum number of documents per query
     parts: int = 5  # number of folds
-    k1: float = 1.2  # option of BM25: saturation of the number of occurrences of a word
-    b: float = 0.75  # option of BM25: normalisation by the length of the document
+    k1: float = 1.2  # option of BM25: saturation of the term frequency
+    b: float = 0.75  # option of BM25: strength of the normalisation by document length, 0 to 1
 
     def check(self, fold: int | None, root: str | os.PathLike[str] | None = None) -> None:
-        """Check that the files and the package of BM25 exist; nothing is read.
+        """Check that the files exist and that the package of BM25 is installed. No file is read.
 
         Args:
             fold: number of the fold.
@@ -55,11 +55,11 @@ class TextSource:
         for option, path in self._found(root).items():
             if not path.startswith(ir_datasets.PREFIX) and not os.path.exists(path):
                 got = f"no such file or folder in {_top(root)}"
-                how = "put it there, or give the folder that contains it as root= or RANKGRAD_DATA"
+                how = "put it there, or set root= or RANKGRAD_DATA to the folder that contains it"
                 raise FileNotFoundError(f"root must contain {getattr(self, option)} ({how}); got {got}")
 
     def splits(self, fold: int | None, root: str | os.PathLike[str] | None = None) -> Splits:
-        """Return the lists of a fold: training, validation and test; see `rankgrad.text.folds`.
+        """Return the training, validation and test lists of a fold; see `rankgrad.text.folds`.
 
         Args:
             fold: number of the fold, from 1.
@@ -70,7 +70,7 @@ class TextSource:
         return folds(self.lists(root), fold, self.parts)
 
     def lists(self, root: str | os.PathLike[str] | None = None) -> Dataset:
-        """Return the lists of all queries. Collection and lists are computed once per process.
+        """Return the lists of all queries. The lists are computed once per process.
 
         Args:
             root: data root, as in `rankgrad.data.load`.
@@ -95,7 +95,7 @@ class TextSource:
         return write(KIND, options={**options, **paths})
 
     def _found(self, root: str | os.PathLike[str] | None) -> dict[str, Any]:
-        """Return the paths that are given, in the data root if they exist there."""
+        """Return the complete paths. A path is in the data root, unless it exists only in the current folder."""
         found = {}
         for option in _PATHS:
             if (path := getattr(self, option)) is not None:
@@ -132,12 +132,12 @@ def read_source(text: str) -> TextSource:
 
 @lru_cache(maxsize=2)
 def _lists(source: TextSource) -> tuple[Dataset, tuple[str, ...]]:
-    """Return the lists of a source whose paths were found, and the warnings of reading and searching."""
+    """Return the lists of a source with complete paths, and the warnings of reading and searching."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         collection = load(source.path, queries=source.queries, qrels=source.qrels, name=source.name, topic=source.topic)
         if not len(collection.queries):
-            bad_value(source.path, "contain queries (option queries=FILE)", "none")
+            bad_value(source.path, "contain queries (or name their file in the option queries=FILE)", "none")
         index = BM25Index.build(collection.documents, k1=source.k1, b=source.b)
         run = index.search(collection.queries, k=source.depth, excluded=collection.excluded)
         data = candidate_lists(collection, run, depth=source.depth)

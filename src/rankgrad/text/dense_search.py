@@ -1,4 +1,4 @@
-"""Exact search of embeddings: the documents with the largest inner products, computed in blocks."""
+"""Exact search with embeddings: find the documents with the largest inner products, in blocks of documents."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -27,18 +27,19 @@ def top_k(
 ) -> tuple[Any, Any]:
     """Return the k largest inner products of each query, and the numbers of their documents, both `(queries, k)`.
 
-    The result is that of a full matrix product and a stable sort: ties are in the order of the documents. Memory
-    depends on `block`, not on the number of documents. Scores have at least float32 precision. If k is larger than the
-    number of documents, there is one column per document. If too many documents are excluded, the last columns have
-    score -inf and number -1. The results are tensors on the device of `queries`, or arrays if `queries` is an array.
+    The result is the same as with a full matrix product and a stable sort: documents with equal scores are in their
+    input order. Memory depends on `block`, not on the number of documents. Scores have at least float32 precision. If k
+    is larger than the number of documents, there is one column per document. If fewer than k documents remain after the
+    exclusion, the last columns have score -inf and number -1. The results are tensors on the device of `queries`, or
+    arrays if `queries` is an array.
 
     Args:
         queries: embeddings of the queries, `(queries, d)`, array or tensor.
         documents: embeddings of the documents, `(documents, d)`, array or tensor; an array may be mapped from a file.
         k: number of documents per query.
         block: number of documents per matrix product.
-        device: device that computes, such as `"cuda"`; None for the device of `documents`.
-        excluded: `{query number: document numbers}` that are never results.
+        device: device for the computation, such as `"cuda"`; None for the device of `documents`.
+        excluded: numbers of documents that are never results, `{query number: document numbers}`.
 
     Example:
         >>> queries, documents = np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[1.0, 2.0], [2.0, 1.0], [0.0, 3.0]])
@@ -93,9 +94,9 @@ def search_embeddings(
         query_embeddings: embeddings of the queries, `(queries, d)`.
         document_embeddings: embeddings of the documents, `(documents, d)`.
         k: maximum number of documents per query.
-        excluded: `{query: documents}` that are never results, such as `Collection.excluded`.
+        excluded: documents that are never results, `{query: documents}`, such as `Collection.excluded`.
         block: number of documents per matrix product.
-        device: device that computes; None for the device of the documents.
+        device: device for the computation; None for the device of the document embeddings.
     """
     for name, texts, embeddings in (
         ("query_embeddings", queries, query_embeddings),
@@ -117,7 +118,7 @@ def search_embeddings(
 
 
 def _first_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest values of each row and their positions, as a stable sort orders them."""
+    """Return the k largest values of each row and their positions, in the same order as a stable sort."""
     largest, places = values.topk(k, dim=1)
     least = largest[:, -1:]
     # `topk` may return any of several equal values. This matters if more values equal the last one than it returned.
@@ -145,7 +146,7 @@ def _exclude(scores: Tensor, excluded: Mapping[int, Collection[int]] | None, fir
 
 
 def _on_device(name: str, values: Any, device: torch.device) -> Tensor:
-    """Return embeddings on a device, in float32 or float64; numbers that are not finite are an error."""
+    """Return embeddings on a device, in float32 or float64. Raise an error if a number is not finite."""
     # The copy is necessary: an array that is mapped from a file may be read-only.
     tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
     tensor = tensor.detach().to(device)

@@ -1,8 +1,8 @@
 """Distillation: a small ranker learns from the scores of a teacher instead of labels.
 
-The teacher may be a bigger encoder, a fusion of several rankers, or any order, such as the order that a language model
-gives. Any loss of `rankgrad.losses` can be used: `listnet:targets=softmax` compares the distributions of the scores,
-`margin_mse` the differences of scores, and pairwise losses only use the order.
+The teacher may be a bigger encoder, a fusion of several rankers, or any ordering of the documents, such as the answer
+of a language model. Any loss of `rankgrad.losses` can be used. `listnet:targets=softmax` compares the score
+distributions of student and teacher, and `margin_mse` compares score differences. Pairwise losses use only the order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ def teacher_labels(
 ) -> Dataset:
     r"""Return the data set with labels from teacher scores, :math:`y_i = (t_i - \min_j t_j) / T` in each list.
 
-    Differences of labels are those of the teacher's scores, and the lowest label of a list is 0, because most losses
-    need labels of at least 0. The scale of a teacher matters for losses that compare scores: with `standardise`, it is
-    the same in each list.
+    In each list, the differences between labels are the differences between teacher scores, divided by T. The lowest
+    label of a list is 0, because most losses do not allow negative labels. The scale of the teacher's scores has an
+    effect on losses that compare scores. With `standardise`, the scale is the same in all lists.
 
     Args:
         data: lists that the student learns from.
         scores: teacher scores, `(documents,)`.
-        standardise: `"none"`; `"zscore"` divides the scores of each list by their standard deviation; `"minmax"`
-            divides them by their range.
-        temperature: T; a small value makes a softmax of the labels sharp.
+        standardise: `"none"` to use the scores as they are; `"zscore"` to divide the scores of each list by the
+            standard deviation of these scores; `"minmax"` to divide them by their range (maximum minus minimum).
+        temperature: T. With a smaller value, a softmax of the labels is sharper.
     """
     one_of("standardise", standardise, STANDARDISE)
     if not isinstance(temperature, int | float) or not 0 < temperature < float("inf"):
@@ -53,13 +53,13 @@ def teacher_labels(
 
 
 def labels_from_order(data: Dataset, order: Mapping[str, Sequence[str]]) -> Dataset:
-    """Return the data set with labels from an order of documents: the last of n ordered documents has label 1.
+    """Return the data set with labels from an order of documents: n for the first of n documents, 1 for the last.
 
-    Documents that are not in the order have label 0. Use a loss that only uses the order of labels, such as `ranknet`.
+    Documents outside of the order have label 0. Choose a loss that only uses the order of labels, such as `ranknet`.
 
     Args:
         data: lists that the student learns from, with document ids.
-        order: document ids per query, best first; for example, the answer of a language model.
+        order: document ids of each query, best first; for example, from the answer of a language model.
     """
     if data.docids is None:
         bad_value("data", "have document ids", "None as docids")
@@ -68,7 +68,7 @@ def labels_from_order(data: Dataset, order: Mapping[str, Sequence[str]]) -> Data
         rows = range(int(data.offsets[number]), int(data.offsets[number + 1]))
         ranked = list(order.get(str(query), ()))
         if len(set(ranked)) != len(ranked):
-            bad_value("order", "contain each document of a query once", f"a repeated id in query {query!r}")
+            bad_value("order", "contain each document of a query at most once", f"a repeated id in query {query!r}")
         value = {document: len(ranked) - place for place, document in enumerate(ranked)}
         for row in rows:
             labels[row] = value.get(str(data.docids[row]), 0)

@@ -27,7 +27,7 @@ def need_package(name: str, use: str) -> None:
 
     Args:
         name: name of the module.
-        use: feature that needs the package, for the error.
+        use: name of the feature that needs the package, for the error message.
     """
     from importlib.util import find_spec
 
@@ -37,10 +37,10 @@ def need_package(name: str, use: str) -> None:
 
 
 def check_encoder(encoder: Any, *, files: bool = True) -> str:
-    """Return the folder or name of an encoder, if it is text; a path that does not exist is an error.
+    """Check the folder or name of an encoder, and return it as text. A local folder that does not exist is an error.
 
     Args:
-        encoder: local folder, name on the hub, or either with the prefix `static:`.
+        encoder: local folder or name on the hub, with or without the prefix `static:`.
         files: False to accept a folder that does not exist.
     """
     if not isinstance(encoder, str | os.PathLike) or not str(encoder):
@@ -54,10 +54,10 @@ def check_encoder(encoder: Any, *, files: bool = True) -> str:
 
 
 def load_pretrained(encoder: str, kind: str, **options: Any) -> Any:
-    """Return an object of `transformers` from a folder or from the hub.
+    """Load an object of `transformers`, such as a model, from a folder or from the hub.
 
     Args:
-        encoder: local folder or name.
+        encoder: local folder, or name on the hub.
         kind: name of a class of `transformers`, such as `AutoModel`.
         options: options of `from_pretrained`.
     """
@@ -85,7 +85,7 @@ def save_pretrained(folder: Path, model: Any, tokeniser: Any) -> None:
     Args:
         folder: existing folder.
         model: model of `transformers`.
-        tokeniser: `rankgrad.text.token_inputs.Tokeniser`, whose maximum length other programs also use.
+        tokeniser: `rankgrad.text.token_inputs.Tokeniser`. Its maximum length is also saved, for other programs.
     """
     tokeniser.tokenizer.model_max_length = tokeniser.max_length
     with _quiet_transformers():
@@ -95,7 +95,7 @@ def save_pretrained(folder: Path, model: Any, tokeniser: Any) -> None:
 
 @contextmanager
 def _quiet_transformers() -> Iterator[Any]:
-    """Import `transformers`, and hide its reports and progress bars: a new head, for example, is expected."""
+    """Import `transformers`, and hide its progress bars and its reports, for example the report about a new head."""
     need_package("transformers", "a text ranker")
     import transformers
 
@@ -112,12 +112,12 @@ def _quiet_transformers() -> Iterator[Any]:
 class SentenceSettings(NamedTuple):
     """Settings of an encoder in the format of sentence-transformers."""
 
-    pooling: str = "mean"  # mean of the output vectors, or cls
-    prompts: Mapping[str, str] = MappingProxyType({})  # texts before a query and a document: query, document
+    pooling: str = "mean"  # mean: mean of the output vectors; cls: output vector of [CLS]
+    prompts: Mapping[str, str] = MappingProxyType({})  # for the keys query and document: text before each input
 
 
 def sentence_settings(encoder: str) -> SentenceSettings:
-    """Return the pooling and the prompts of an encoder; settings that a bi-encoder does not have are an error.
+    """Return the pooling and the prompts of an encoder. Raise an error for settings that `BiEncoder` does not support.
 
     Args:
         encoder: local folder or name. If it is not in the format of sentence-transformers, the pooling is the mean.
@@ -163,10 +163,10 @@ def _json_of(encoder: str, name: str) -> Any:
 
 
 def match_padding(encoder: str, tokenizer: Any, model: Any) -> None:
-    """Give tokenizer and model the same padding token; a decoder without a padding token uses its end token.
+    """Set the same padding token in tokenizer and model. If the tokenizer has no padding token, use its end token.
 
     Args:
-        encoder: folder or name, for the error.
+        encoder: folder or name, for the error message.
         tokenizer: tokenizer of `transformers`.
         model: model of `transformers`.
     """
@@ -187,10 +187,10 @@ def reads_token_types(body: Any) -> bool:
 
 
 def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
-    """Return the maximum number of tokens of an input: the given number, or the limit of the encoder if it is lower.
+    """Return the maximum number of tokens of an input: `max_length`, or the limit of the encoder if that is lower.
 
     Args:
-        max_length: wanted number.
+        max_length: maximum number in the settings.
         tokenizer: tokenizer of `transformers`.
         body: encoder of `transformers`.
     """
@@ -202,11 +202,11 @@ def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
 
 
 def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Replace the folder `encoder`. After an interruption, the folder is the old one or the new one, never a mixture.
+    """Replace the folder `encoder`. After an interruption, all files are old or all files are new, never a mixture.
 
     Args:
         folder: folder of the model.
-        write: function that writes all files into the folder that it is given.
+        write: function that takes a folder, and writes all files into this folder.
     """
     _settle_to_write(folder)
     new, old, now = folder / _NEW, folder / _OLD, folder / ENCODER
@@ -228,7 +228,7 @@ def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:
 def settle_encoder(folder: Path) -> Path:
     """Finish a call of `replace_encoder` that was interrupted, and return the folder of the encoder.
 
-    Readers and the writer may call this at the same time: all rename the same folder, and one of them succeeds.
+    Readers and the writer may call this function at the same time: all rename the same folder, and one succeeds.
 
     Args:
         folder: folder of the model.
@@ -245,13 +245,13 @@ def settle_encoder(folder: Path) -> Path:
 
 
 def _settle_to_write(folder: Path) -> None:
-    """Finish an interrupted call. If this is not possible, raise an error, to protect the only copy of the encoder."""
+    """Finish an interrupted call, or raise an error if this is impossible, to protect the only copy of the encoder."""
     if (found := settle_encoder(folder)) != folder / ENCODER:
         raise PermissionError(f"{found} cannot be renamed to {ENCODER}")
 
 
 def gradient_checkpointing(body: nn.Module) -> None:
-    """Make an encoder keep no activations of its layers; the backward pass computes them again.
+    """Turn on gradient checkpointing: the backward pass computes the activations of an encoder's layers again.
 
     Args:
         body: encoder of `transformers`.

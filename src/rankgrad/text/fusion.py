@@ -1,4 +1,4 @@
-"""Combine runs: features for rankers, weighted sums of scores, reciprocal ranks."""
+"""Combine runs: make features from their scores, or sum their weighted scores or reciprocal ranks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,18 +27,20 @@ def features(
 ) -> Dataset:
     """Make a data set whose features are the scores of runs, for `rankgrad.Ranker`, trees and blends.
 
-    The documents of a list are those of all runs together. A document that a run does not contain gets the lowest
-    score of the query in that run; if the run does not contain the query, the score is 0. Fit the ranker on queries
-    that the rankers behind the runs were not trained on, because their scores of training queries are too good.
+    A list contains the documents of all runs for its query. If a run does not contain a document, the document gets the
+    lowest score of this query in the run. If a run does not contain the query, the score is 0. The scores of a trained
+    ranker are too good on its own training queries. So fit the new ranker on other queries.
 
     Args:
         collection: documents, queries and qrels.
-        runs: `{name: run}`, each run `{query: {document: score}}`.
-        columns: other features by name, which add no documents: `{document: value}` with a value for each document of
-            the lists, or `{query: {document: value}}`, where missing values are treated as in runs.
-        standardise: `"zscore"` to subtract the mean of each feature in each list and divide by the standard deviation;
-            `"minmax"` to map each feature in each list to 0 to 1; `"none"`. A constant feature becomes 0.
-        depth: maximum number of documents of a query from each run; None for all.
+        runs: `{name: run}`; each run has the form `{query: {document: score}}`.
+        columns: other features by name. These features do not add documents to the lists. A feature is
+            `{document: value}`, with a value for each document of the lists, or `{query: {document: value}}`. In the
+            second form, missing values are filled as in runs.
+        standardise: `"zscore"` to give each feature mean 0 and standard deviation 1 in each list; `"minmax"` to give
+            each feature the range from 0 to 1 in each list; `"none"` to leave the values unchanged. With `"zscore"` and
+            `"minmax"`, a feature that is constant in a list becomes 0 in this list.
+        depth: maximum number of documents per query that each run adds; None for all.
 
     Example:
         >>> from rankgrad.text import Collection, Texts
@@ -67,14 +69,14 @@ def fuse(
     *,
     standardise: str = "zscore",
 ) -> Run:
-    """Return the weighted sum of the standardised scores of several runs, as a run, best documents first.
+    """Return a run whose scores are weighted sums of the standardised scores of several runs, best documents first.
 
-    Missing scores are treated as in `features`: a document gets the lowest score of the query in that run.
+    Missing scores are filled as in `features`: a document gets the lowest score of the query in that run.
 
     Args:
         runs: runs, with or without names.
         weights: weight of each run, by name if the runs have names; None for equal weights.
-        standardise: `"zscore"`, `"minmax"` or `"none"`, per query and run, as in `features`.
+        standardise: `"zscore"`, `"minmax"` or `"none"`, applied per query and run, as in `features`.
 
     Example:
         >>> fuse([{"q1": {"a": 9.0, "b": 5.0}}, {"q1": {"c": 0.5, "a": 0.25}}], standardise="minmax")
@@ -94,11 +96,14 @@ def fuse(
 
 
 def reciprocal_rank_fusion(runs: Mapping[str, AnyRun] | Sequence[AnyRun], k: float = 60) -> Run:
-    """Return the sum of 1 / (k + rank) over runs, as a run, best documents first. Scores count only by their order.
+    """Return a run whose scores are sums of 1 / (k + rank) over several runs, best documents first.
+
+    The rank of a document is its position in a run that is sorted by score. So only the order of the scores has an
+    effect, not their values.
 
     Args:
         runs: runs, with or without names.
-        k: constant of the formula; the larger, the less the first ranks count.
+        k: constant of the formula. With a larger k, the first ranks have less weight compared with later ranks.
 
     Example:
         >>> reciprocal_rank_fusion([{"q1": {"a": 9.0, "b": 5.0}}, {"q1": {"b": 0.5}}], k=1)
@@ -133,7 +138,7 @@ def _column(data: Dataset, name: str, values: Mapping[str, Any]) -> list[float]:
 
 
 def standardised(values: NDArray[Any], how: str) -> NDArray[Any]:
-    """Return the features of one list, `(n, f)`, standardised per feature."""
+    """Standardise each feature of one list, `(n, f)`."""
     if how == "none":
         return values
     values = values.astype(np.float64)
@@ -149,7 +154,7 @@ def _named(runs: Mapping[str, AnyRun] | Sequence[AnyRun]) -> dict[str, AnyRun]:
         bad_value("runs", "contain at least one run", "none")
     for name, run in named.items():
         if not all(isinstance(scores, Mapping) for scores in run.values()):
-            bad_value("runs", "be several runs, each {query: {document: score}}", f"no such run as {name!r}")
+            bad_value("runs", "be several runs, each {query: {document: score}}", f"another form for {name!r}")
     return named
 
 

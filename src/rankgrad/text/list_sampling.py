@@ -1,4 +1,4 @@
-"""Choose the documents of training lists in each epoch: encoders are slow, so they read only some candidates."""
+"""Choose the documents of training lists in each epoch: encoders are slow, so they read only a sample."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,13 @@ def training_steps(
     seed: int,
     epoch: int,
 ) -> list[StepLists]:
-    """Return the lists of each batch of an epoch, with sampled documents. The result depends on seed and epoch only.
+    """Return the lists of each batch of an epoch, with sampled documents. The same seed and epoch give the same lists.
 
-    `"relevant"` takes relevant documents (label above 0) for half of the list, or for more if there are few other
-    documents. Other documents fill the list. If at most one document is not relevant, as with labels of a teacher, it
-    draws from all candidates. `"pairs"` takes as many relevant documents as others, at most half of the list each; the
-    SmoothI paper trains on two pairs. `"random"` draws from all candidates. Lists in which all drawn labels are equal
-    are left out.
+    With `"relevant"`, up to half of the list are relevant documents (label above 0), and other documents fill the list.
+    If there are few other documents, the list has more relevant documents. If at most one candidate is not relevant, as
+    with labels of a teacher, the sample is from all candidates. With `"pairs"`, the list has equal numbers of relevant
+    and other documents; the SmoothI paper trains on two pairs per list. With `"random"`, the sample is from all
+    candidates. A list is omitted if all its sampled labels are equal.
 
     Args:
         labels: labels, `(documents,)`.
@@ -62,7 +62,7 @@ def training_steps(
 def _drawn(
     relevant: NDArray[np.bool_], draw: NDArray[np.int64], list_size: int | None, sampling: str
 ) -> NDArray[np.int64]:
-    """Return the documents of one list; `relevant` and `draw` are in random order."""
+    """Return the sampled documents of one list. `draw` and `relevant` are in the same random order."""
     size = len(draw) if list_size is None else list_size
     if sampling == "random" or (sampling == "relevant" and (~relevant).sum() <= 1):
         return draw[:size]

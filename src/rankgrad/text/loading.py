@@ -29,25 +29,25 @@ def load(
     similar: Literal["exclude", "relevant"] = "exclude",
     encoding: str = "utf-8",
 ) -> Collection:
-    """Load documents, queries and labels. Defects of the files become notes of the collection, and warnings.
+    """Load documents, queries and labels. Defects of the files are reported as warnings and as notes of the collection.
 
     Args:
         source: a folder, a file of documents, or `"ir_datasets:NAME"`. A folder contains one of these: the files of
             Cranfield; files of TREC with `<DOC>`, also in subfolders; a table `documents.*` or `corpus.*` (JSON lines,
-            CSV, TSV or Parquet; this includes the folders of BEIR); or text files (`*.txt`, also in subfolders), whose
-            ids are their paths without the ending. Files are plain or gzip.
+            CSV, TSV or Parquet; this includes the folders of BEIR); or text files (`*.txt`, also in subfolders). The
+            id of a text file is its path without the ending. Files are plain or gzip.
         queries: file of queries: topics of TREC, a table, or lines of `id<TAB>text`. Default: the file in the folder,
             such as `queries.jsonl`.
         qrels: file of labels: qrels of TREC, lines of `query document label`, or a table with a header. Default: the
             file in the folder, such as `qrels`, `qrels.tsv` or `qrels/test.tsv`.
         name: name of the collection. Default: the name of the folder or file.
-        columns: names of columns of tables, if they are unusual: `{"documents": {"id": "key", "text": "content",
+        columns: column names of tables, if these are unusual: `{"documents": {"id": "key", "text": "content",
             "title": "heading"}, "queries": {"id": ..., "text": ...}, "qrels": {"query": ..., "document": ...,
             "label": ...}}`.
         topic: field of TREC's topics: `"title"`, `"description"`, `"narrative"`, or several such as
             `"title+description"`.
-        similar: the document with code -1 of each query of Cranfield, probably the source of the question: `"exclude"`
-            (it is never a candidate) or `"relevant"` (its label is 4).
+        similar: use of the document with code -1 that each query of Cranfield has (probably the source of the
+            question): `"exclude"` (it is never a candidate) or `"relevant"` (its label is 4).
         encoding: encoding of text files.
 
     Example:
@@ -117,7 +117,7 @@ def _documents(found: layouts.CollectionFiles, files: TextFiles, columns: Any) -
         elif kind == "table" or "\t" in files.start(path).partition("\n")[0]:
             yield from tables.records(path, files, "documents", columns)
         else:
-            wrong = "topics, not documents" if kind == "topics" else "no format of documents"
+            wrong = "topics, not documents" if kind == "topics" else "no known format of documents"
             bad_file(path, 1, wrong, "<DOC>, a table (.jsonl, .csv, .tsv, .parquet) or lines of id<TAB>text")
 
 

@@ -1,4 +1,4 @@
-"""Losses for sentence-transformers: every loss of `rankgrad.losses` in its `CrossEncoderTrainer`.
+"""Losses for sentence-transformers: its `CrossEncoderTrainer` can use every loss of `rankgrad.losses`.
 
 This module does not import sentence-transformers. It needs a model of sentence-transformers 5.4 or later.
 """
@@ -24,18 +24,19 @@ __all__ = ["ListwiseLoss"]
 class ListwiseLoss(nn.Module):
     """Any loss of `rankgrad.losses` for `sentence_transformers.CrossEncoderTrainer`.
 
-    The columns of the training data are query, docs and labels: a text, a list of texts, and a list of as many numbers.
-    Lists may have different lengths, also 1 or 0. The value is the mean over the lists that have signal; a list without
-    a relevant document contributes 0. The scores are the raw outputs of the model, without its activation function.
+    The training data has three columns: the query (a text), its documents (a list of texts) and their labels (a list of
+    numbers). Lists may have different lengths, also 1 or 0. The value is the mean over the lists that have signal; for
+    most losses, a list without a relevant document has no signal. The scores are the raw outputs of the model, without
+    its activation function.
 
-    The gradient is exact for lists of any length, and the memory depends on `chunk`, not on the length of a list: the
-    model runs on `chunk` pairs at a time, and again in the backward pass, with the same dropout. If a batch has at most
-    `chunk` pairs, the model runs once.
+    The model runs on `chunk` pairs at a time, and runs again in the backward pass, with the same dropout. So the
+    gradient is exact for lists of any length, and the memory depends on `chunk`, not on the length of a list. If a
+    batch has at most `chunk` pairs, the model runs once.
 
     The trainer also trains the parameters of a loss such as `learndcg`, with its own learning rate and weight decay.
-    `learning_rate_mapping={"ranking_loss": 0.01}` in the training arguments sets their learning rate. In distributed
-    training, each process learns its own values. If you wrap the model in DistributedDataParallel yourself, use
-    `broadcast_buffers=False`, as the trainer does, because processes may have different numbers of chunks.
+    `learning_rate_mapping={"ranking_loss": 0.01}` in the training arguments sets another learning rate. In distributed
+    training, each process learns different values of these parameters. If you wrap the model in DistributedDataParallel
+    yourself, use `broadcast_buffers=False`, as the trainer does: processes may have different numbers of chunks.
 
     Args:
         model: a `sentence_transformers.CrossEncoder` with one output, `num_labels=1`.
@@ -59,18 +60,18 @@ class ListwiseLoss(nn.Module):
         if model.num_labels != 1:
             bad_value("model", "have one output, as CrossEncoder(..., num_labels=1) has", f"{model.num_labels} outputs")
         if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
-            bad_value("chunk", "be a whole number of at least 1", repr(chunk))
+            bad_value("chunk", "be an integer of at least 1", repr(chunk))
         self.model, self.chunk = model, chunk
         # The trainer's model card treats an attribute `loss` as one more loss of sentence-transformers.
         self.ranking_loss = as_loss(loss)
         self.ranking_loss.only_joint("the trainer of sentence-transformers")
 
     def forward(self, inputs: Sequence[Any], labels: Any, prompt: str | None = None, task: str | None = None) -> Tensor:
-        """Compute the loss of a batch, as the trainer does.
+        """Compute the loss of a batch. The trainer calls this method.
 
         Args:
             inputs: queries, a list of texts, and documents, a list of lists of texts.
-            labels: per query, a tensor or list with one number per document.
+            labels: for each query, a tensor or list with one number per document.
             prompt: prompt that the model's preprocessing adds to the texts.
             task: task that the model's preprocessing uses to choose a route.
         """
@@ -115,7 +116,7 @@ class ListwiseLoss(nn.Module):
 
     @property
     def citation(self) -> str:
-        """Reference of the loss in the form of BibTeX, for the model card."""
+        """Reference of the loss as a BibTeX entry, for the model card."""
         note = " ".join([f"Loss: {self.ranking_loss}.", *_references(self.ranking_loss)])
         return f"\n@misc{{rankgrad,\n  title={{rankgrad: learning to rank in PyTorch}},\n  note={{{note}}}\n}}\n"
 

@@ -1,4 +1,4 @@
-"""A trained text ranker. It scores the pairs of a text data set, and is saved in the format of Hugging Face."""
+"""A trained text ranker. It scores the pairs of a text data set. Its files have the format of Hugging Face."""
 
 import hashlib
 import os
@@ -28,12 +28,12 @@ KIND = "text"  # `kind` in the `config.json` of a text model
 
 @dataclass
 class TextModel(TrainedModel):
-    """A text network with facts about its training."""
+    """A text network with its settings and with results of its training."""
 
     network: TextNetwork
     settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
-    metrics: dict[str, Any] = field(default_factory=dict)  # values by name: epoch, validation, loss
-    history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
+    metrics: dict[str, Any] = field(default_factory=dict)  # results of the training: epoch, validation, loss
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch of the training; empty after `load`
     run: str = ""  # identifier of the run
     features: int = 3  # number of features of a text data set: query, document and first-stage scores
 
@@ -43,19 +43,19 @@ class TextModel(TrainedModel):
         Args:
             features: features of a text data set: column 0 is the index of the query and column 1 is the index of the
                 document, in the collection that the network uses.
-            offsets: not used, because each pair is scored alone.
+            offsets: not used, because the score of a pair does not depend on other pairs.
         """
         if self.network.collection is None:
-            must = "be scored with `score_lists(data)`, which gives the texts of the data set"
-            bad_value("features", must, "a model that has not read a collection")
+            must = "be scored with `score_lists(data)`, because the model also needs the texts of the data set"
+            bad_value("features", must, "a model without a collection")
         return self._score(np.asarray(features)[:, :2].astype(np.int64))
 
     def score_lists(self, data: Dataset, told: Told | None = None) -> NDArray[np.float32]:
         """Compute one score per document of a text data set, `(documents,)`.
 
         Args:
-            data: text data set, as `rankgrad.text.candidate_lists` returns.
-            told: function that is called with the number of blocks done, and the number of all blocks.
+            data: text data set, for example from `rankgrad.text.candidate_lists`.
+            told: function that is called after each block, with the numbers of finished blocks and of all blocks.
         """
         self.network.use(collection_of(data))
         return self._score(pairs_of(data), told)
@@ -71,7 +71,7 @@ class TextModel(TrainedModel):
         return scores
 
     def precision(self) -> AbstractContextManager[Any]:
-        """Return a context in which the network computes in the precision of the settings."""
+        """Return a context manager, inside which the network uses the precision of the settings."""
         wanted = self.settings.get("precision", "fp32") == "bf16"
         return torch.autocast(self.network.device.type, torch.bfloat16, enabled=wanted)
 
@@ -90,7 +90,7 @@ class TextModel(TrainedModel):
         return sum(parameter.numel() for parameter in self.network.parameters())
 
     def weights_hash(self) -> str:
-        """Return a hash of the weights, which identifies the model that a run starts from."""
+        """Return a hash of the weights. A run uses it to identify the model from which the training starts."""
         found = hashlib.sha256()
         for name, tensor in sorted(self.network.state_dict().items()):
             found.update(name.encode())
@@ -98,7 +98,7 @@ class TextModel(TrainedModel):
         return hash_of(found.digest())[:16]
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `config.json`, `metrics.json` and the folder `encoder`, which `transformers` loads.
+        """Write `config.json`, `metrics.json` and the folder `encoder`. `transformers` can load the folder `encoder`.
 
         Args:
             folder: folder of the model; it is created if it does not exist.
@@ -113,10 +113,10 @@ class TextModel(TrainedModel):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> "TextModel":
-        """Read a text model from its folder. No content of the folder is run or unpickled.
+        """Read a text model from its folder. No content of the folder is executed or unpickled.
 
         Args:
-            folder: folder that `save` or a training run wrote.
+            folder: folder of the model, written by `save` or by a training run.
             device: device of the weights.
         """
         path = Path(folder)
@@ -132,10 +132,10 @@ class TextModel(TrainedModel):
 
 
 def pairs_of(data: Dataset, rows: Any = slice(None)) -> Pairs:
-    """Return the indices of query and document for rows of a text data set, `(n, 2)`.
+    """Return the indices of query and document for some rows of a text data set, `(n, 2)`.
 
     Args:
         data: text data set.
-        rows: rows of the data set.
+        rows: indices of the rows, or a slice.
     """
     return np.asarray(data.features[rows, :2]).astype(np.int64)

@@ -23,8 +23,8 @@ _PAIRS = 1024  # number of pairs that are scored together
 class TextNetwork(nn.Module, ABC):
     """An encoder, and the method that computes scores from its outputs.
 
-    `forward(pairs)` returns one score per pair of the collection that `use` was called with. The encoder runs on chunks
-    of `chunk` inputs, with exact gradients: see `rankgrad.text.chunked_gradients`.
+    `use` sets the collection. `forward(pairs)` returns one score per pair of a query and a document of this collection.
+    The encoder runs on chunks of `chunk` inputs, with exact gradients: see `rankgrad.text.chunked_gradients`.
     """
 
     kind: ClassVar[str]
@@ -62,11 +62,11 @@ class TextNetwork(nn.Module, ABC):
 
     @torch.no_grad()
     def score_pairs(self, pairs: Pairs, told: Told | None = None) -> NDArray[np.float32]:
-        """Return one score per pair, `(n,)`, without gradients, in blocks.
+        """Return one score per pair, `(n,)`, computed in blocks without gradients.
 
         Args:
             pairs: numbers of query and document, `(n, 2)`.
-            told: function that is called with the number of blocks done, and the number of all blocks.
+            told: function that is called after each block, with the numbers of finished blocks and of all blocks.
         """
         scores = np.empty(len(pairs), dtype=np.float32)
         starts = range(0, len(pairs), _PAIRS)
@@ -86,11 +86,11 @@ class TextNetwork(nn.Module, ABC):
 
     @abstractmethod
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters that are not part of the pretrained encoder; they have their own learning rate."""
+        """Return the parameters that are not part of the pretrained encoder. These have a separate learning rate."""
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Write the files of Hugging Face.
+        """Write the network in the format of Hugging Face.
 
         Args:
             folder: existing folder.
@@ -102,7 +102,7 @@ class TextNetwork(nn.Module, ABC):
         return [parameter for parameter in self.parameters() if id(parameter) not in head and parameter.requires_grad]
 
     def checkpoint_layers(self) -> None:
-        """Make the encoder keep no activations of its layers."""
+        """Turn on gradient checkpointing: the backward pass computes the activations again."""
         gradient_checkpointing(self.body)
 
     def run(self, inputs: Sequence[TokenInput]) -> Tensor:
@@ -127,13 +127,13 @@ class TextNetwork(nn.Module, ABC):
         """
 
     def texts_in_use(self) -> Collection:
-        """Return the collection that `use` was called with."""
+        """Return the collection that was set by `use`."""
         assert self.collection is not None, "call `use` first"
         return self.collection
 
 
 def owners(counts: Iterable[int], device: torch.device) -> Tensor:
-    """Return the index of the owner of each passage, `(passages,)`.
+    """Return the index of the owner of each passage, `(passages,)`: the text or pair with the passage.
 
     Args:
         counts: number of passages of each owner.
@@ -157,7 +157,7 @@ def mean_per_owner(values: Tensor, owner: Tensor, count: int) -> Tensor:
 
 
 def best_per_owner(values: Tensor, owner: Tensor, count: int) -> Tensor:
-    """Return the largest value of each owner, `(count,)`. Of equal values, only the first receives a gradient.
+    """Return the largest value of each owner, `(count,)`. Of several equal values, only the first gets a gradient.
 
     Args:
         values: one value per passage, `(passages,)`.

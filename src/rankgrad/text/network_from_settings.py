@@ -9,7 +9,7 @@ from rankgrad.text.settings import TextSettings
 
 
 def build_network(settings: TextSettings) -> TextNetwork:
-    """Return the network of the settings with pretrained weights; a new head depends on the seed of PyTorch.
+    """Return the network of the settings, with pretrained weights. PyTorch's random seed determines a new head.
 
     Args:
         settings: checked settings.

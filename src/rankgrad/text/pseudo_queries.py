@@ -1,8 +1,8 @@
 """Training lists without labels: a part of a document becomes a query, and this document is relevant.
 
-A cross-encoder that starts from an embedding model needs more pairs than a few hundred labelled queries give. The
-collection itself contains such pairs: a title is a query, its document is relevant, and other documents that BM25 finds
-are not.
+If a cross-encoder starts from an embedding model, a few hundred labelled queries are not enough training data. The
+collection itself contains more training data: a title is a query, its document is relevant, and the other documents
+that BM25 finds are not relevant.
 """
 
 import numpy as np
@@ -25,18 +25,18 @@ def pseudo_queries(
     remove: bool = True,
     seed: int = 0,
 ) -> Collection:
-    """Return a collection whose queries are parts of documents; a query's relevant document is its source.
+    """Return a collection whose queries are parts of documents. The source document of a query is relevant.
 
-    A document is not used if it has no text except the query. Labels of the original collection are not used.
+    A document gives no query if too little other text would remain. Labels of the original collection are not used.
 
     Args:
         collection: documents.
         source: `"title"`, `"span"` (consecutive words at a random place), or `"auto"`: titles if there are any.
-        number: maximum number of queries, drawn at random; None for one per document.
-        words: least and largest number of words of a span.
-        remove: True to remove the query from its document, so that a ranker cannot simply search for the same words.
+        number: maximum number of queries, sampled at random; None for one query per document.
+        words: minimum and maximum number of words of a span.
+        remove: True to remove the query from its document; otherwise a ranker could simply search for the same words.
             Use False if the labels come from a teacher.
-        seed: random seed of spans and of the draw.
+        seed: random seed of the spans and of the sample of queries.
 
     Example:
         >>> documents = Texts(("d1", "d2"), ("Wings at rest.", "Heat in slabs of steel."), titles=("Wings", "Heat"))
@@ -78,11 +78,11 @@ def pseudo_queries(
 
 
 def pseudo_lists(collection: Collection, *, depth: int = 32, **options: object) -> Dataset:
-    """Return training lists of pseudo queries: the source of the query, and the best documents of BM25.
+    """Return one training list per pseudo query: its source document, and the best documents of BM25.
 
     Args:
         collection: documents.
-        depth: number of documents of BM25 per query.
+        depth: maximum number of documents of BM25 per query.
         options: options of `pseudo_queries`.
     """
     made = pseudo_queries(collection, **options)  # type: ignore[arg-type]

@@ -52,16 +52,16 @@ class TextRanker:
         callbacks: Iterable[Callback] = (),
         init_model: "TextRanker | TextModel | None" = None,
     ) -> "Self":
-        """Train the ranker, and return it. With validation lists, the best epoch is kept.
+        """Train the ranker, and return it. With validation lists, the ranker has the weights of the best epoch.
 
         Args:
-            data: training lists, a text data set as `rankgrad.text.candidate_lists` returns.
-            validation: validation lists of the same collection.
+            data: training lists: a text data set, for example from `rankgrad.text.candidate_lists`.
+            validation: validation lists, also a text data set.
             out: folder for the model, checkpoints and log; None to write nothing.
-            resume: True to resume from the checkpoint in `out`, if there is one.
-            progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
+            resume: True to resume from the checkpoint in `out`, if a checkpoint exists.
+            progress: True to show a progress bar on a terminal, otherwise one line per epoch. None: only the bar.
             callbacks: functions that are called with the log row of each epoch; a true return value ends the training.
-            init_model: fitted ranker; training starts from its weights.
+            init_model: fitted ranker. The training starts from the weights of this ranker.
         """
         start = init_model.fitted() if isinstance(init_model, TextRanker) else init_model
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
@@ -69,7 +69,7 @@ class TextRanker:
         return self
 
     def fitted(self) -> TextModel:
-        """Return the trained model. Before `fit`, this is the model with its pretrained weights."""
+        """Return the trained model. Before `fit`, return a model with pretrained weights."""
         if self.model_ is None:
             self.settings.check()
             with torch.random.fork_rng([]):
@@ -87,17 +87,17 @@ class TextRanker:
         """Return one score per document of a text data set, `(documents,)`.
 
         Args:
-            data: text data set, as `rankgrad.text.candidate_lists` returns.
+            data: text data set, for example from `rankgrad.text.candidate_lists`.
         """
         return self.fitted().score_lists(data)
 
     def rerank(self, collection: Collection, run: Mapping[str, Mapping[str, float]], *, depth: int | None = 100) -> Run:
-        """Return a run in which the best documents of a first run have the scores of this ranker.
+        """Return a run with the best documents of a first run, and with the scores of this ranker.
 
         Args:
             collection: documents and queries.
-            run: first run, `{query: {document: score}}`, such as `BM25Index.search` returns.
-            depth: number of documents per query; None for all.
+            run: first run, `{query: {document: score}}`, for example from `BM25Index.search`.
+            depth: maximum number of documents per query in the new run; None for all.
         """
         data = candidate_lists(collection, run, depth=depth)
         return to_run(data, self.predict(data))
@@ -115,7 +115,7 @@ class TextRanker:
         return scores.float().cpu().numpy()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model as a folder: our JSON files, and `encoder/` in the format of Hugging Face.
+        """Write the model to a folder: JSON files, and the folder `encoder` in the format of Hugging Face.
 
         Args:
             folder: folder of the model.
@@ -124,7 +124,7 @@ class TextRanker:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "auto") -> "Self":
-        """Read a ranker that `save`, `fit` or the command line wrote.
+        """Read a ranker that was written by `save`, by `fit` or by a command of `rankgrad text`.
 
         Args:
             folder: folder of the model.
@@ -155,7 +155,8 @@ class BiEncoderRanker(TextRanker):
     Before `fit`, the ranker has the pretrained weights, and can already rank.
 
     Args:
-        encoder: folder or Hugging Face name of an encoder; `static:` and a folder for its embedding table only.
+        encoder: folder or Hugging Face name of an encoder. With the prefix `static:`, only the embedding table of the
+            encoder is used.
         loss: loss to minimise: a spec such as `"lambdaloss@10"`, a function or a module.
         settings: other settings by name; see `rankgrad.text.TextSettings`.
     """
@@ -192,7 +193,7 @@ class CrossEncoderRanker(TextRanker):
     model = "cross_encoder"
 
     def _check_untrained(self, network: Any) -> None:
-        """Raise an error if the encoder has no head, because its scores would be random."""
+        """Raise an error if the encoder has no head, because the scores of a new head would be random."""
         if network.new_head:
             must = "be a cross-encoder with a trained head, unless `fit` is called first"
             bad_value("encoder", must, f"{self.settings.encoder!r}, whose head would be random")

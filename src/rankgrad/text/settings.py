@@ -1,4 +1,4 @@
-"""The settings of the training of a text ranker. The names are the same in Python, on the command line, in recipes."""
+"""Settings for the training of a text ranker. Their names are the same in Python, recipes and commands."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -19,7 +19,7 @@ MODELS = ("bi_encoder", "cross_encoder")
 
 @dataclass(frozen=True)
 class TextSettings:
-    """All settings of the training of a text ranker.
+    """All settings for the training of a text ranker.
 
     Example:
         >>> TextSettings(encoder="some/model", loss="lambdaloss@10", lr=0).check()
@@ -33,23 +33,23 @@ class TextSettings:
     epochs: int = 5  # maximum number of passes over the training lists
     batch_size: int = 16  # number of lists per batch
     list_size: int | None = 32  # maximum number of documents per training list, sampled in each epoch; None: all
-    sampling: str = "relevant"  # relevant: relevant documents first, at most half; pairs: as many of each; random
+    sampling: str = "relevant"  # relevant: half of a list is relevant, if possible; pairs: always half; random
     accumulation: int = 1  # number of batches per step of the optimiser
     optimiser: str = "adamw"  # spec of the optimiser
     lr: float = 3e-5  # learning rate of the encoder
     head_lr: float | None = None  # learning rate of the head of a cross-encoder; None: the value of lr
     loss_lr: float | None = None  # learning rate of the parameters of a loss; None: the value of lr
-    weight_decay: float = 0.01  # weight decay, except for biases and normalisation
+    weight_decay: float = 0.01  # weight decay of all parameters except biases and normalisation layers
     schedule: str = "constant"  # spec of the learning rate schedule
     warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
     clip: float | None = 1.0  # maximum norm of the gradient; None: no limit
-    temperature: float = 0.05  # temperature of the cosine of a bi-encoder
-    max_length: int = 256  # maximum number of tokens of an input; at most what the encoder reads
-    passages: str = "first"  # long documents: first passage only, mean of the passages, or best passage
-    max_document: int | None = None  # number of tokens after which a document is cut, if it is split into passages
-    chunk: int = 64  # number of inputs that the encoder reads at once; the memory depends on it
-    checkpointing: bool = False  # True: the encoder keeps no activations of its layers
-    metric: Any = "nDCG@10"  # metric on the validation lists; it chooses the best epoch
+    temperature: float = 0.05  # number that divides the cosine of a bi-encoder
+    max_length: int = 256  # maximum number of tokens per input; the encoder may have a lower limit
+    passages: str = "first"  # use of long documents: first passage, mean of the passages, or best passage
+    max_document: int | None = None  # maximum number of tokens of a document with passages; None: no limit
+    chunk: int = 64  # number of inputs that the encoder reads at once; a smaller number needs less memory
+    checkpointing: bool = False  # True: compute activations again in the backward pass, to save memory
+    metric: Any = "nDCG@10"  # metric on the validation lists, used to choose the best epoch
     patience: int | None = None  # number of epochs without a better metric before the run stops; None: no early stop
     seed: int = 0  # random seed
     device: str = "auto"  # auto, cpu, cuda or cuda:N
@@ -77,10 +77,10 @@ class TextSettings:
         return {**values, **described}
 
     def check(self, *, files: bool = True) -> None:
-        """Raise one error that contains all problems of the settings.
+        """Check the settings, and raise one error that contains all problems.
 
         Args:
-            files: False to accept the folder of an encoder that does not exist, such as one of another machine.
+            files: False to accept an encoder folder that does not exist here, such as a folder of another machine.
         """
         problems = list(dict.fromkeys(error_messages(self._checks(files))))
         if problems:

@@ -39,7 +39,7 @@ class StaticBody(nn.Module):
         """Return the tokenizer and the embedding table of an encoder.
 
         Args:
-            encoder: `static:` and a folder or name.
+            encoder: folder or name of the encoder, after the prefix `static:`.
         """
         name = encoder.removeprefix(STATIC)
         tokenizer, model = load_pretrained(name, "AutoTokenizer"), load_pretrained(name, "AutoModel")
@@ -47,7 +47,7 @@ class StaticBody(nn.Module):
 
     @staticmethod
     def saved(folder: Path) -> "tuple[Any, StaticBody] | None":
-        """Return the tokenizer and the table in a folder that `write` wrote; None for any other folder.
+        """Return the tokenizer and the table of a folder that was written by `write`; None for any other folder.
 
         Args:
             folder: folder of the encoder.
@@ -64,7 +64,7 @@ class StaticBody(nn.Module):
         return load_pretrained(str(path), "AutoTokenizer"), StaticBody(tables["embedding.weight"])
 
     def write(self, folder: Path, tokenizer: Any, max_length: int) -> None:
-        """Write files that `sentence-transformers` loads as a `StaticEmbedding`.
+        """Write files that `sentence-transformers` can load as a `StaticEmbedding`.
 
         Args:
             folder: existing folder.

@@ -1,4 +1,4 @@
-"""Turn texts into inputs of an encoder: token ids, passages of long documents, and padded batches sorted by length."""
+"""Make inputs of an encoder from texts: token ids, passages of long documents, and batches of similar lengths."""
 
 import math
 from collections.abc import Sequence
@@ -30,10 +30,12 @@ class Tokeniser:
         tokenizer: fast tokenizer.
         max_length: maximum number of tokens per input, with special tokens.
         passages: `"first"` uses the beginning of a document. `"mean"` and `"best"` split a document into passages of
-            equal length that fit into an input.
-        max_document: number of tokens after which a document is cut before it is split; None for no limit.
-        special: False to leave out special tokens such as [CLS].
-        types: True if the encoder reads token types; they are made only if the tokenizer also has them.
+            equal length, each short enough for one input.
+        max_document: maximum number of tokens of a document. A longer document is truncated before it is split into
+            passages. None for no limit.
+        special: False to omit special tokens such as [CLS].
+        types: True if the encoder reads token types. The inputs contain token types only if the tokenizer returns
+            them.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Tokeniser:
         self.pad = 0 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
     def texts(self, texts: Sequence[str]) -> list[TokenInput]:
-        """Return one input per text; the end of a long text is cut.
+        """Return one input per text. A long text is truncated.
 
         Args:
             texts: texts.
@@ -63,7 +65,7 @@ class Tokeniser:
         return self._inputs(list(texts), None)
 
     def split(self, texts: Sequence[str], longest: int) -> list[list[str]]:
-        """Return the passages of each text; there is at least one, and with `passages="first"` only one.
+        """Return the passages of each text: at least one passage, and only one with `passages="first"`.
 
         Args:
             texts: documents.
@@ -125,7 +127,7 @@ class Tokeniser:
         return [TokenInput(np.array(ids, np.int32), each) for ids, each in zip(found["input_ids"], types, strict=True)]
 
     def batch(self, inputs: Sequence[TokenInput]) -> dict[str, Tensor]:
-        """Return padded tensors for an encoder: `input_ids`, `attention_mask` and perhaps `token_type_ids`.
+        """Return padded tensors for an encoder: `input_ids`, `attention_mask` and, if used, `token_type_ids`.
 
         Args:
             inputs: inputs of one batch.
@@ -143,12 +145,12 @@ class Tokeniser:
 
 
 class InputCache(dict[Any, list[TokenInput]]):
-    """Token inputs by the numbers of their texts. If the cache is full, new inputs are not kept."""
+    """A cache of token inputs by the numbers of their texts. If the cache is full, it does not store new inputs."""
 
     size = 0  # approximate size in bytes
 
     def keep(self, key: Any, inputs: list[TokenInput]) -> None:
-        """Keep an entry, if there is space.
+        """Store an entry, if there is space.
 
         Args:
             key: number or numbers of the texts.
@@ -162,7 +164,7 @@ class InputCache(dict[Any, list[TokenInput]]):
 
 
 def chunks_by_length(inputs: Sequence[TokenInput], size: int) -> tuple[list[list[TokenInput]], Tensor]:
-    """Divide inputs into chunks of similar length; return the chunks, and the place of each input in their order.
+    """Divide inputs into chunks of similar lengths. Return the chunks, and each input's position in the joined chunks.
 
     Args:
         inputs: inputs of any length.

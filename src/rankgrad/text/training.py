@@ -49,18 +49,18 @@ def train_text(
 ) -> TextModel:
     """Train a text ranker, and return the model of the epoch with the best metric on the validation lists.
 
-    Without validation lists, return the model of the last epoch. On a CPU, a resumed run gives the same weights as an
-    uninterrupted run, bit by bit.
+    Without validation lists, return the model of the last epoch. On a CPU, a resumed run gives exactly the same weights
+    as an uninterrupted run.
 
     Args:
         settings: settings of the run.
-        data: training lists, a text data set as `rankgrad.text.candidate_lists` returns.
-        validation: validation lists, a text data set.
-        out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
-        resume: True to resume from the checkpoint in `out`, if there is one.
-        progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
+        data: training lists: a text data set, for example from `rankgrad.text.candidate_lists`.
+        validation: validation lists, also a text data set.
+        out: folder for the model, checkpoints and `log.jsonl`; the run locks the folder. None to write nothing.
+        resume: True to resume from the checkpoint in `out`, if a checkpoint exists.
+        progress: True to show a progress bar on a terminal, otherwise one line per epoch. None: only the bar.
         callbacks: functions that are called with the log row of each epoch; a true return value ends the training.
-        init_model: trained text model of the same architecture; training starts from its weights.
+        init_model: trained text model of the same architecture. The training starts from the weights of this model.
     """
     settings.check()
     collection_of(data)
@@ -83,11 +83,11 @@ def train_text(
 
 
 def parameter_groups(network: TextNetwork, loss: nn.Module, settings: TextSettings) -> Groups:
-    """Return the groups of an optimiser: encoder, head and loss; biases and normalisation have no weight decay.
+    """Return the parameter groups of an optimiser: encoder, head and loss. Biases and norms have no weight decay.
 
     Args:
         network: network to train.
-        loss: loss, which may have parameters.
+        loss: loss. If it has parameters, they are the last group.
         settings: settings with the learning rates.
     """
     body, head = network.body_parameters(), network.head_parameters()
@@ -247,7 +247,7 @@ class _TextRun:
         self.optimiser.step()
 
     def _validate(self, row: dict[str, Any]) -> None:
-        """Compute the metric on the validation lists. Keep the weights of the best epoch in memory and in a folder."""
+        """Compute the metric on the validation lists. Store the weights of the best epoch in memory and in a folder."""
         state, better = self.state, True
         if self.validation is not None:
             scores = self.model.score_lists(self.validation)

@@ -1,4 +1,8 @@
-"""Load batches as tensors, from the memory of the device if the data set fits there, otherwise as a stream."""
+"""Load batches as tensors.
+
+A data set is stored in the memory of the device if it is small enough. Otherwise, a thread reads the batches in
+advance.
+"""
 
 import queue
 import threading
@@ -30,7 +34,7 @@ class Batch(NamedTuple):
 
 
 class DeviceData:
-    """The whole data set on the device. It is preprocessed once, and batches are gathered on the device."""
+    """The whole data set, in the memory of the device. The data is preprocessed once. A batch is some of its rows."""
 
     def __init__(
         self, data: Dataset, preprocessing: Preprocessing, weights: Tensor | None, device: torch.device
@@ -70,7 +74,7 @@ class StreamedData:
         self.data, self.preprocessing, self.weights, self.device = data, preprocessing, weights, device
 
     def batches(self, steps: Sequence[StepLists]) -> Iterator[Batch]:
-        """Yield the batches of these steps, in order. An error in the thread is raised by this method."""
+        """Yield the batches of these steps, in order. If the reading thread fails, raise its error here."""
         ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
         stopped = threading.Event()
 
@@ -130,9 +134,10 @@ class StreamedData:
 def batch_source(
     data: Dataset, preprocessing: Preprocessing, device: torch.device, *, data_on: str, weights: Tensor | None
 ) -> DeviceData | StreamedData:
-    """Return the data on the device or as a stream, as the setting `data_on` requires.
+    """Return the source of the batches for the setting `data_on`: data on the device, or a stream.
 
-    With "auto", the data is on the device if it fits there. Sparse data is a stream, unless it is small.
+    With "auto", the data is stored on the device if it needs less than half of the free memory. Sparse data is stored
+    on the device only if its dense form is small.
     """
     needed = 4 * np.prod(data.features.shape, dtype=float)
     # Rows of a sparse matrix become dense only in batches, unless all of them are small.
@@ -142,7 +147,7 @@ def batch_source(
 
 
 def free_device_memory(device: torch.device) -> float:
-    """Return the number of free bytes in the memory of the device, to decide if the data set fits there."""
+    """Return the number of free bytes in the memory of the device. Return infinity if the number is not available."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     try:

@@ -13,31 +13,32 @@ _POOL = 32
 
 @dataclass(frozen=True)
 class StepLists:
-    """The lists of one step in this process, and the number of lists in the whole batch."""
+    """The lists of one step in this process, and the number of lists in the batch of all processes."""
 
-    lists: NDArray[np.int64]  # numbers of the lists in the data set
-    rows: NDArray[np.int64]  # rows of the data set, list after list
+    lists: NDArray[np.int64]  # indices of the lists in the data set
+    rows: NDArray[np.int64]  # indices of the rows in the data set, list after list
     offsets: NDArray[np.int64]  # (lists + 1,), positions in `rows` where lists begin
-    batch: int  # number of lists of the batch in all processes together
+    batch: int  # number of lists in the batch, in all processes together
 
     @property
     def width(self) -> int:
-        """Number of documents of the longest list."""
+        """Number of documents in the longest list."""
         return int(np.diff(self.offsets).max(initial=0))
 
 
 @dataclass(frozen=True)
 class BatchSchedule:
-    """The lists of every training step.
+    """The schedule of a run: it divides the lists of each epoch into batches.
 
-    A batch has `batch` lists or, if `documents` is given, at most `documents` documents.
+    A batch has `batch` lists. If `documents` is not None, a batch instead has at most `documents` documents; a list
+    with more documents is a separate batch.
 
-    With `by_length`, the lists of a batch have similar lengths, so that attention over padded lists wastes little time.
-    For this, shuffled lists are divided into pools. Each pool is sorted by length and split into batches. Then the
-    batches are shuffled.
+    With `by_length`, the lists of a batch have similar lengths. So there is little padding, and attention wastes little
+    time on it. The schedule first shuffles the lists and divides them into pools. Then it sorts each pool by length and
+    splits the pool into batches. Finally, it shuffles the batches.
     """
 
-    labels: NDArray[np.float32]  # (documents,), to keep a relevant document when a list is truncated
+    labels: NDArray[np.float32]  # (documents,); a truncated list keeps a relevant document, if it has one
     offsets: NDArray[np.int64]  # (lists + 1,)
     seed: int
     batch: int

@@ -29,19 +29,19 @@ _ROW = ("epoch", "loss", "seconds", "judge_seconds")  # keys of each row of the 
 
 @dataclass
 class RunState:
-    """The state of a neural training run, except the tensors."""
+    """The state of a neural training run, without its tensors."""
 
     epoch: int = 0  # the current epoch, from 0
-    step: int = 0  # number of steps done in this epoch
-    loss: float = 0.0  # sum of the losses of the lists in these steps
+    step: int = 0  # number of completed steps in this epoch
+    loss: float = 0.0  # sum of the losses of all lists in these steps
     lists: int = 0  # number of lists in these steps
     seconds: float = 0.0  # training time so far
     best: float | None = None  # best metric so far
     best_epoch: int | None = None  # epoch with the best metric, from 1
     stale: int = 0  # number of epochs since the best epoch
     first: float | None = None  # mean loss of the first step
-    plateau: float = 1.0  # factor of the learning rate from the schedule `plateau`
-    log_bytes: int = 0  # length of log.jsonl when the checkpoint was written
+    plateau: float = 1.0  # factor by which the schedule `plateau` multiplies the learning rate
+    log_bytes: int = 0  # length of log.jsonl in bytes when the checkpoint was written
     history: list[dict[str, Any]] = field(default_factory=list)
     done: bool = False
 
@@ -49,7 +49,9 @@ class RunState:
 class Checkpoint:
     """The file `last.safetensors` of a neural run.
 
-    It contains the weights, their moving average, the state of the optimiser, the random state and the `RunState`."""
+    The file contains the weights, the moving average of the weights, the state of the optimiser, the random state and
+    the `RunState`.
+    """
 
     def __init__(
         self, folder: Path, settings: Settings, data: Dataset, fabric: Any, init_hash: str | None = None
@@ -57,14 +59,14 @@ class Checkpoint:
         self.path, self.fabric, self.init_hash = folder / LAST, fabric, init_hash
         self.settings, self.data = settings.to_json(), data_fingerprint(data)
         self.run = run_id(settings, data, init_hash)
-        self.held_out: str | None = None  # hash of the held-out lists, with `adapt=heldout`
+        self.held_out: str | None = None  # hash of the held-out lists, if there are any
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
 
     def set_held_out(self, lists: NDArray[np.int64]) -> None:
-        """Store a hash of the held-out lists, for `adapt=heldout`. A resumed run must hold out the same lists."""
+        """Store a hash of the held-out lists. It is an error if the stopped run had other held-out lists."""
         self.held_out = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
         if self._found is not None and self._found[1].get("held") != self.held_out:
-            got = "different lists, which version 0.1 chose: train again in a new folder"
+            got = "different lists, chosen by version 0.1: train again in a new folder"
             bad_value("held-out lists", f"be the same as in the stopped run in {self.path.parent}", got)
 
     def save(
@@ -91,7 +93,7 @@ class Checkpoint:
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
 
     def read(self) -> RunState:
-        """Read the state of the stopped run. It is an error if this run has different settings or different data."""
+        """Read the state of the stopped run. It is an error if the settings or the data have changed."""
         self._found = read_tensors(self.path)
         try:
             self._compare(self._found[1])
@@ -178,7 +180,9 @@ def _checked_state(state: RunState) -> RunState:
 
 
 def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> str:
-    """Return the identifier of a neural run, which all its files contain. The same input gives the same identifier.
+    """Return the identifier of a neural run. All files of the run contain this identifier.
+
+    Runs with the same settings, training lists and initial model have the same identifier.
 
     Args:
         settings: settings of the run.
@@ -191,10 +195,10 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
 
 
 def data_fingerprint(data: Dataset) -> dict[str, Any]:
-    """Return the sizes and a checksum of the data, to detect that a run is resumed with a different data set.
+    """Return the sizes and a checksum of a data set.
 
-    The checksum includes all offsets and labels, but only a sample of the features. A text data set also has a hash of
-    its texts.
+    These values show if a run is resumed with a different data set. The checksum includes all offsets and labels, but
+    only a sample of the features. For a text data set, the result also contains a hash of the texts.
     """
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]

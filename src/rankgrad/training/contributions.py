@@ -1,16 +1,17 @@
-r"""Divide the difference of two scores of a neural ranker among the features, by integrated gradients.
+r"""Compute the contribution of each feature to the difference between two scores of a neural ranker.
 
-At the start of the path, all documents of the list are equal to the mean of the two documents, so the two scores are
-equal. Every document moves in a straight line to its own features. For each feature, the integral of the gradient of
-:math:`s_a - s_b` along the path is the contribution. For a ranker that scores each document alone, this is the path
-from one document to the other. For a list-aware ranker, the other documents also contribute. The path is in the space
-of the preprocessed features. Each preprocessing step changes each column separately, so a contribution belongs to the
-same column of the user.
+The method is integrated gradients. At the start of a path, all documents of the list have the same features: the mean
+of the two documents. So the two scores are equal there. Along the path, every document moves in a straight line to its
+own features. The contribution of a feature is the integral of the gradient of :math:`s_a - s_b` along the path. If a
+ranker scores each document alone, this is equivalent to the path from one document to the other. For a list-aware
+ranker, the other documents also contribute. The path is in the space of the preprocessed features. A preprocessing step
+computes each column from only one column, so each contribution belongs to one raw feature.
 
-The integral is refined where it is inexact: each part of the path has a known change of :math:`s_a - s_b` from its
-start to its end, and the gradients must reproduce this change. So a kink of a ReLU needs a few bisections. A list-aware
-ranker has too many kinks for this: when the maximum number of points is reached, the error of each part of the path is
-divided among its contributions in proportion to their size. The sum of the absolute errors is returned.
+The path is divided into parts. For each part, the change of :math:`s_a - s_b` is known, and the integral of the
+gradient must equal this change. If the error of a part is large, the part is divided in two. So a kink of a ReLU needs
+a few bisections. A list-aware ranker may have so many kinks that the maximum number of points is reached. The remaining
+error of each part is divided among the contributions of this part, in proportion to their size. The result contains the
+sum of the absolute errors.
 """
 
 import copy
@@ -21,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-TOLERANCE = 5e-6  # sum of the absolute errors at which the refinement ends
+TOLERANCE = 5e-6  # the refinement ends when the sum of the absolute errors is at most this number
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
-_FIRST = 16  # number of parts of the path at first
+_FIRST = 16  # initial number of parts of the path
 _ROUNDS = 50  # maximum number of refinements
 _ROWS = {False: 2_000_000, True: 100_000}  # maximum number of rows to score, by `list_aware`
 _NUMBERS = 4_000_000  # maximum number of gradient values in memory at a time
@@ -32,9 +33,10 @@ _NUMBERS = 4_000_000  # maximum number of gradient values in memory at a time
 def integrated_gradients(
     ranker: nn.Module, rows: NDArray[np.float32], first: int, second: int
 ) -> tuple[NDArray[np.float64], float, float, float]:
-    """Return the contributions of features and of other documents, the difference at the start, and the error.
+    """Return the contributions of features, the contribution of other documents, the initial difference and the error.
 
-    The difference at the start of the path is 0, unless the ranker knows the positions of the documents in its input.
+    The initial difference is the difference of the two scores at the start of the path. It is 0, unless the ranker uses
+    the positions of the documents in its input. The error is the sum of the absolute errors.
 
     Args:
         ranker: network in evaluation mode.
@@ -74,9 +76,10 @@ def integrated_gradients(
 def _integral(
     gaps: Callable[[Tensor], Tensor], slopes: Callable[[Tensor], Tensor], device: torch.device, most: int
 ) -> tuple[Tensor, float, float]:
-    """Return the integral of `slopes (points, m)` from 0 to 1, `(m,)`, then `gaps(0)` and the sum of absolute errors.
+    """Return the integrals of `slopes` from 0 to 1, `(m,)`, the value of `gaps(0)`, and the sum of absolute errors.
 
-    The sum of the integral is `gaps(1) - gaps(0)`. At most about `most` points are computed.
+    The function `slopes` returns derivatives `(points, m)`. The sum of the m integrals is `gaps(1) - gaps(0)`. The
+    derivatives are computed at about `most` points or fewer.
     """
     nodes, weights = torch.as_tensor(_NODES, device=device), torch.as_tensor(_WEIGHTS, device=device) / 2
     at = torch.linspace(0, 1, _FIRST + 1, dtype=torch.float64, device=device)
@@ -104,7 +107,10 @@ def _integral(
 
 
 def _shares(parts: Tensor) -> Tensor:
-    """Return the share of each contribution in its part of the path, `(parts, m)`; equal shares if all are 0."""
+    """Return the absolute contributions, divided by the sum over their part of the path, `(parts, m)`.
+
+    If all contributions of a part are 0, the shares are equal.
+    """
     size = parts.abs()
     total = size.sum(1, keepdim=True)
     return torch.where(total > 0, size / total.clamp(min=torch.finfo(size.dtype).tiny), 1 / size.shape[1])
@@ -115,8 +121,9 @@ def mean_gradients(
 ) -> NDArray[np.float64]:
     """Return the mean absolute gradient of the scores with respect to the features, `(lists, f)`.
 
-    The scores of a list are added with random signs, so that the effects of a document on several scores do not cancel.
-    For a ranker that scores each document alone, the absolute gradient does not depend on the signs.
+    Each score is multiplied by a random sign, and then the scores are added. So the effects of a document on several
+    scores do not cancel. For a ranker that scores each document alone, the absolute gradient does not depend on the
+    signs.
 
     Args:
         ranker: network in evaluation mode.

@@ -1,4 +1,4 @@
-"""Run training steps on a GPU as CUDA graphs. Without graphs, a small ranker spends most time on kernel launches."""
+"""Run training steps on a GPU as CUDA graphs. Without graphs, a small ranker spends most of its time on launches."""
 
 import math
 import warnings
@@ -20,16 +20,16 @@ class GraphBuffers:
     labels: Tensor  # (documents,)
     offsets: Tensor  # (lists + 1,); surplus lists are empty
     weights: Tensor | None  # (documents,)
-    share: Tensor  # 1 / number of lists of the batch
+    share: Tensor  # 1 / number of lists in the batch
     width: int
-    parts: Tensor  # (lists,), the numbers 1, 2, ..., to split the rows after the last list into lists
+    parts: Tensor  # (lists,), the numbers 1, 2, ...; they split the rows after the last list into lists
     values: Tensor | None = None
-    ready: bool = False  # True after an eager step in which nothing waited for the device
+    ready: bool = False  # True after an eager step in which no operation waited for the device
     graph: torch.cuda.CUDAGraph | None = None
 
 
 class GraphStep:
-    """A step that launches forward pass, backward pass and update together, for one process with one GPU.
+    """A training step for one process with one GPU. It launches forward pass, backward pass and update together.
 
     A batch is copied into buffers that are a little larger than the batch. For the ranker, the surplus rows belong to
     no list. For the loss, the surplus rows are separate lists, whose losses are ignored. For each size of the buffers,
@@ -85,7 +85,7 @@ class GraphStep:
 
     @property
     def recordable(self) -> bool:
-        """True until three consecutive eager steps have waited for the device. Compilation may wait in early steps."""
+        """False after three consecutive eager steps that waited for the device. Compilation may wait in early steps."""
         return self.waited < 3
 
     def _new_buffers(self, batch: Batch, documents: int, width: int) -> GraphBuffers:
@@ -145,7 +145,7 @@ class GraphStep:
 
 
 def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, Tensor | None, int, Tensor]:
-    """Return the arguments of the objective for a CUDA graph. For the loss, the surplus rows are lists at the end."""
+    """Return the arguments of the objective for a CUDA graph. For the loss, the surplus rows are additional lists."""
     surplus = buffers.labels.shape[0] - buffers.offsets[-1]
     after = buffers.offsets[-1] + surplus * buffers.parts // buffers.parts.shape[0]
     return (
@@ -159,9 +159,10 @@ def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def buffer_size(count: int) -> int:
-    """Round a number of documents up to a size of the graph buffers, so that few graphs are enough for all batches.
+    """Round a number of documents up to a size of the graph buffers.
 
-    There are four sizes from one power of two to the next. The smallest size is 64.
+    Each size needs a graph, so there are only a few sizes: the smallest size is 64, and there are four sizes from each
+    power of two to the next.
 
     Example:
         >>> [buffer_size(count) for count in (3, 65, 80, 100, 7680, 7681)]

@@ -35,12 +35,12 @@ def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray
     """Return the indices of the training lists and of the held-out lists."""
     kept, heldout = held_out(data, HOLDOUT, seed)
     if not len(heldout):
-        bad_value("data", "have at least 3 lists whose labels differ, to hold some out", len(data))
+        bad_value("data", "have at least 3 lists in which labels differ, because some are held out", len(data))
     return kept, heldout
 
 
 def freeze_loss(loss: TextLoss) -> dict[str, nn.Parameter]:
-    """Freeze the parameters of the loss, so that a step of the ranker does not change them. Return them by name."""
+    """Freeze the parameters of the loss, and return them by name. A step of the ranker then does not change them."""
     learned = {name: value for name, value in loss.named_parameters() if value.requires_grad}
     for value in learned.values():
         value.requires_grad_(False)
@@ -48,11 +48,11 @@ def freeze_loss(loss: TextLoss) -> dict[str, nn.Parameter]:
 
 
 class HeldoutStep:
-    """A step of the ranker, then a step of Adam on the parameters of the loss.
+    """A training step: a step of the ranker, and then a step of Adam for the parameters of the loss.
 
-    The gradient of these parameters is the derivative of the loss `goal` of a held-out batch (default: negative NDCG);
-    see `rankgrad.training.hypergradient`. If an epoch has more steps than there are held-out batches, the held-out
-    batches are repeated. The held-out lists are shuffled again for each epoch.
+    The second step reduces the loss `goal` of a held-out batch (default: negative NDCG). This step uses the
+    hypergradient; see `rankgrad.training.hypergradient`. If an epoch has more steps than there are held-out batches,
+    the held-out batches are repeated. The held-out lists are shuffled again for each epoch.
     """
 
     def __init__(

@@ -1,17 +1,18 @@
 r"""Compute the gradient of a held-out metric with respect to the parameters of a loss, through one step of the ranker.
 
-Let w be the weights of the ranker, phi the parameters of the loss, L the loss of a training batch, and H the
-negative metric of a held-out batch, computed from sharp soft ranks. A step of the ranker is
+Let w be the weights of the ranker, r the learning rate of each weight, phi the parameters of the loss, L the loss of a
+training batch, and H the negative metric of a held-out batch. H uses soft ranks that are close to true ranks. A step of
+the ranker is
 :math:`w'(\varphi) = w - r \odot \nabla_w L(w, \varphi)`, and
 
 .. math:: \frac{d}{d\varphi} H(w'(\varphi)) = -\frac{d}{d\varphi} \bigl\langle r \odot \nabla H(w'),\,
           \nabla_w L(w, \varphi) \bigr\rangle = -\frac{d}{d\varepsilon} \frac{\partial}{\partial\varphi}
           L(s + \varepsilon t, \varphi)
 
-where s are the scores and t is the derivative of s in the direction :math:`r \odot \nabla H(w')` of the weights. So no
-second derivative with respect to the weights is needed. The derivative with respect to epsilon is computed in float64,
-from the difference of two derivatives with respect to phi. Every loss has these derivatives. So this method also works
-for fused losses, and its memory is linear in the number of documents.
+where s are the scores of the training batch. The derivative of s with respect to the weights, in the direction
+:math:`r \odot \nabla H(w')`, is t. So no second derivative with respect to the weights is needed. The derivative with
+respect to epsilon is computed in float64, from the difference of two derivatives with respect to phi. Every loss has
+these derivatives. So this method also works for fused losses, and its memory is linear in the number of documents.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +61,7 @@ def heldout_gradient(
         before: weights w before the step, as one tensor per trained parameter of the ranker.
         scale: learning rates r, in tensors with the same shapes as `before`; see `step_scale`.
         batch, heldout: training batch and held-out batch, which contain only the lists of this process.
-        lists, heldout_lists: numbers of lists of these two batches in all processes together.
+        lists, heldout_lists: numbers of lists in these two batches, in all processes together.
         add: function that sums a tensor over all processes.
         goal: the loss H of the held-out lists; None for the negative NDCG with sigmoid ranks.
     """
@@ -81,12 +82,12 @@ def heldout_gradient(
 
 
 def ndcg_goal(scores: Tensor, labels: Tensor, *, offsets: Tensor, reduction: str) -> Tensor:
-    """Compute the negative NDCG with sharp sigmoid ranks: the loss H of held-out lists with `adapt=heldout`."""
+    """Compute the negative NDCG with sharp sigmoid ranks. With `adapt=heldout`, it is the loss H of held-out lists."""
     return approx_ndcg(scores, labels, offsets=offsets, temperature=TEMPERATURE, reduction=reduction)
 
 
 def metric_goal(metric: Metric | CustomMetric) -> Callable[..., Tensor]:
-    """Return the loss H of held-out lists with `adapt=metric`: the negative metric with sharp sigmoid ranks.
+    """Return a loss: the negative metric, with sharp sigmoid ranks. With `adapt=metric`, it is the loss H.
 
     Args:
         metric: metric of the run; `rankgrad.losses.relaxed` must support it.
@@ -97,7 +98,7 @@ def metric_goal(metric: Metric | CustomMetric) -> Callable[..., Tensor]:
 
 
 def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return the derivative of the loss, summed over the lists, with respect to each of its parameters, in float64."""
+    """Return the derivative of the sum of the losses with respect to each parameter of the loss, in float64."""
     learned = {name: value.detach().double().requires_grad_() for name, value in loss.named_parameters()}
     values = functional_call(loss, learned, (scores, batch.labels), {"offsets": batch.offsets, "reduction": "sum"})
     found = torch.autograd.grad(values, [*learned.values()], allow_unused=True, materialize_grads=True)
@@ -107,7 +108,8 @@ def _by_parameters(loss: TextLoss, scores: Tensor, batch: Batch) -> dict[str, Te
 def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the scores with the weights `before`, and the derivative of the scores in the direction `along`.
 
-    Both have the shape `(documents,)`."""
+    Scores and derivative have the shape `(documents,)`.
+    """
     names = [name for name, weight in ranker.named_parameters() if weight.requires_grad]
     weights = {name: weight.detach().requires_grad_() for name, weight in zip(names, before, strict=True)}
     with sdpa_kernel(SDPBackend.MATH):  # this form of attention can be differentiated twice
@@ -124,11 +126,11 @@ def _moves(ranker: nn.Module, before: Sequence[Tensor], along: Sequence[Tensor],
 
 
 def step_scale(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    """Return the learning rates r of the hypergradient: the distance that each weight moves if its gradient is 1.
+    """Return the learning rates r of the hypergradient: how far a step moves a weight whose gradient is 1.
 
-    The distance depends on the state of the optimiser. For Adam and similar optimisers, it is the learning rate divided
-    by the root of the second moment. For SGD, it is the learning rate. Momentum distributes the effect of a gradient
-    over many steps; this function counts the whole effect.
+    This distance depends on the state of the optimiser. For Adam and similar optimisers, the distance is the learning
+    rate divided by the root of the second moment. For SGD, the distance is the learning rate. Momentum distributes the
+    effect of a gradient over many steps; this function counts the whole effect.
     """
     scales = []
     for group in optimiser.param_groups:

@@ -1,7 +1,7 @@
 """Write linear rankers in the formats of search engines: Elasticsearch and OpenSearch LTR, and Solr LTR.
 
-The preprocessing step `standardise` becomes the normalisers of the engine. The engines have no constant term: the
-normaliser of one feature contains it.
+The preprocessing step `standardise` becomes the normalisers of the engine. The engines have no constant term, so
+the normaliser of one feature contains the constant.
 """
 
 import json
@@ -21,7 +21,7 @@ FORMATS = ("elasticsearch", "solr")
 
 
 class LinearScores(NamedTuple):
-    """A score is the sum of `weight * (x - mean) / deviation` over the features. All arrays are `(features,)`."""
+    """A score is the sum of `weight * (x - mean) / deviation` over all features. The arrays are `(features,)`."""
 
     weight: NDArray[np.float32]
     mean: NDArray[np.float32]
@@ -33,12 +33,16 @@ def read_linear(ranker: nn.Module, steps: Preprocessing, format: str) -> LinearS
 
     Args:
         ranker: ranker on the CPU.
-        steps: fitted preprocessing; it is an error if it has other steps than `standardise`.
-        format: format of the file, for the error.
+        steps: fitted preprocessing; any step except `standardise` is an error.
+        format: format of the file, for error messages.
     """
     if not isinstance(ranker, Linear):
         got = getattr(ranker, "model", type(ranker).__name__)
-        bad_value("model", f"be a linear ranker or trees for the format {format} (networks: onnx)", f"the ranker {got}")
+        bad_value(
+            "model",
+            f"be a linear ranker or trees for the format {format} (for a network, use onnx)",
+            f"the ranker {got}",
+        )
     weight = ranker.head.weight.detach().numpy()[0].astype(np.float64)
     constant = float(ranker.head.bias.detach())
     mean, inverse = np.zeros_like(weight), np.ones_like(weight)
@@ -47,7 +51,7 @@ def read_linear(ranker: nn.Module, steps: Preprocessing, format: str) -> LinearS
     for step in steps.steps:
         if not isinstance(step, Standardise):
             bad_value(
-                "model", f"have no other preprocessing step than standardise for the format {format}", repr(step.name)
+                "model", f"have no preprocessing step except standardise for the format {format}", repr(step.name)
             )
         assert step.mean is not None
         assert step.inverse is not None
@@ -102,10 +106,10 @@ def write_linear(scores: LinearScores, format: str, names: Sequence[str], name: 
 def linear_scores(
     content: bytes, format: str, names: Sequence[str]
 ) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-    """Return a function that computes scores `(documents,)` from a file's content, in float32 as the engines do.
+    """Return a function that computes the scores of a file, `(documents,)`, in float32 as a search engine does.
 
     Args:
-        content: content that `write_linear` returned.
+        content: content of the file, from `write_linear`.
         format: format of the file.
         names: names of the features, in the order of the columns.
     """

@@ -1,4 +1,4 @@
-"""Log a run: progress on standard error, one line of JSON per epoch in a file, and experiment trackers by name."""
+"""Log a run. Show the progress on standard error, write one JSON line per epoch to a file, and use trackers."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ class JsonLines:
         self.path = folder / LOG
 
     def truncate(self, length: int) -> None:
-        """Truncate the file to the length that it had at the checkpoint from which the run resumes."""
+        """Truncate the file to the length in bytes that it had when the checkpoint was written."""
         open_to_append(self.path, length).close()
 
     def epoch(self, row: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ class JsonLines:
 
 
 class MetricTracker:
-    """A log in TensorBoard, MLflow or Weights & Biases, which receives the numbers of each epoch by name."""
+    """A log in TensorBoard, MLflow or Weights & Biases. It receives the numbers of each epoch, with their names."""
 
     def __init__(self, tracker: str, folder: Path, settings: dict[str, Any]) -> None:
         self.tracker, self.name = tracker, folder.name
@@ -56,7 +56,7 @@ class MetricTracker:
             raise ValueError(f"trackers must be installed; got {tracker!r} and the error {error}") from error
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """Log the numbers of the row by name."""
+        """Log the numbers of the row with their names."""
         self._log({name: value for name, value in row.items() if isinstance(value, int | float)}, row["epoch"])
 
     def close(self) -> None:
@@ -87,8 +87,9 @@ class MetricTracker:
 class ProgressBar:
     """The progress of a run on standard error: a bar on a terminal, otherwise one line per epoch or tree.
 
-    By default (`show` is None), the bar is shown on a terminal, and nothing is printed elsewhere. True also prints the
-    lines. False shows nothing. The bar shows the number of epochs or trees, the loss and the metric.
+    With `show=None` (the default), the bar is shown on a terminal; if the output is not a terminal, nothing is printed.
+    With `show=True`, lines are printed if the output is not a terminal. With `show=False`, nothing is shown. The bar
+    contains the number of epochs or trees, the loss and the metric.
     """
 
     def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
@@ -105,7 +106,7 @@ class ProgressBar:
             self._bar.start()
 
     def epoch(self, row: Mapping[str, Any]) -> None:
-        """Print one line for a row of the history, if there is no bar: the epoch, the loss, the metric, the seconds."""
+        """Print the epoch, the loss, the metric and the seconds of a row, if the progress is shown as lines."""
         if self._lines:
             hidden = (self.unit, "lr", "seconds", "judge_seconds")
             numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
@@ -114,7 +115,7 @@ class ProgressBar:
             print(f"{self.unit} {row[self.unit]}/{self.epochs}{values}  {seconds:.1f} s", file=sys.stderr, flush=True)
 
     def at(self, time: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
-        """Show the time in epochs or trees, the mean loss of this epoch, the best metric, and the loss parameters."""
+        """Update the bar: number of epochs or trees, mean loss of this epoch, best metric, parameters of the loss."""
         if self._bar is not None:
             best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
             parameters = "".join(f"  {name} {value:.3f}" for name, value in learned.items())
@@ -129,5 +130,5 @@ class ProgressBar:
 
 
 def _on_terminal() -> bool:
-    """Return False if one of the outputs is a file or a pipe, so that a log contains lines instead of a bar."""
+    """Return True if standard output and standard error are terminals. A log file must not contain a bar."""
     return sys.stderr.isatty() and sys.stdout.isatty()

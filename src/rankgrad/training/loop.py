@@ -60,16 +60,17 @@ def train(
     Args:
         settings: settings of the run.
         data: training lists.
-        validation: validation lists, which choose the best epoch and may stop the run early.
-        out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
+        validation: validation lists; the metric on these lists determines the best epoch and may stop the run early.
+        out: folder for the model, checkpoints and `log.jsonl`; the run locks the folder. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        weights: document weights `(documents,)`, for losses that take them; None for the weights of `data`.
-        progress: True to show progress: a bar on a terminal, otherwise one line per epoch. None: only the bar.
+        weights: document weights `(documents,)`, for losses that take weights; with None, the weights of `data`.
+        progress: with True, show a bar on a terminal, otherwise print one line per epoch. With None, show only the bar.
+            With False, show nothing.
         callbacks: functions that are called with the log row of each epoch, after the checkpoint is written. A true
             return value ends the training after this epoch; a later call with `resume=True` can continue the training.
             With several processes, only the first process calls the functions.
-        init_model: trained model. Training starts from the weights and the preprocessing of this model. If the loss is
-            the same, training also starts from the parameters of the model's loss.
+        init_model: trained model. Training starts from the weights and the preprocessing of this model. If both
+            runs have the same loss, training also starts from the parameters of the model's loss.
 
     Example:
         >>> from rankgrad.data import load
@@ -284,7 +285,7 @@ class _TrainingRun:
         self.stopped = bool(self.fabric.broadcast(any(answers)))
 
     def _check_losses(self, steps: list[StepLists]) -> None:
-        """Add the losses of all processes since the last check to the state. It is an error if a loss is not finite."""
+        """Add the new losses of all processes to the state. It is an error if a loss is not finite."""
         total, bad = self.loss_check.take()
         if self.fabric.world_size > 1:
             total = float(
@@ -325,7 +326,7 @@ class _TrainingRun:
         return f"last good checkpoint: {last}. A smaller lr or clip=1 often helps"
 
     def _validate(self, row: dict[str, Any]) -> None:
-        """Compute the metric on the validation lists. Keep the weights of the best epoch in memory and in a file."""
+        """Compute the metric on the validation lists. Store the weights of the best epoch in memory and in a file."""
         state = self.state
         if self.average is not None:
             self.average.swap()
@@ -353,7 +354,7 @@ class _TrainingRun:
             self.average.swap()
 
     def _describe(self) -> None:
-        """Store the metrics of the best epoch, and the parameters of the loss in this epoch, in the model."""
+        """Copy the metrics and the loss parameters of the best epoch into the model."""
         state = self.state
         self.model.metrics = {"epoch": state.best_epoch, "validation": {self.metric: state.best}}
         if state.best is None:

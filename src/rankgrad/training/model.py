@@ -41,7 +41,7 @@ _ALIGNED = 16  # for a ranker that scores each document alone, the number of row
 class Model(TrainedModel):
     """A ranker in evaluation mode, its preprocessing, and facts about its training.
 
-    Scoring does not change the model, so threads may share it.
+    Scoring does not change the model, so several threads may use the same model.
 
     Example:
         >>> model = Model(rankers.build("linear", features=2), Preprocessing())
@@ -54,10 +54,10 @@ class Model(TrainedModel):
     ranker: nn.Module  # the network
     steps: Preprocessing  # fitted preprocessing
     settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
-    metrics: dict[str, Any] = field(default_factory=dict)  # values by name: epoch, validation, test, loss
+    metrics: dict[str, Any] = field(default_factory=dict)  # results of the training: epoch, validation, test, loss
     learned: dict[str, Tensor] = field(default_factory=dict)  # parameters of the loss, if it has any
-    history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch, after training
-    run: str = ""  # identifier in all files of the run, so that files of different runs cannot be mixed
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row per epoch; empty after `load`
+    run: str = ""  # identifier of the run, which shows if the files of a folder are from different runs
     features: int = field(init=False)  # number of feature columns
 
     def __post_init__(self) -> None:
@@ -106,9 +106,9 @@ class Model(TrainedModel):
         return scores
 
     def own_importance(self, method: str, data: Dataset | None) -> NDArray[np.float64]:
-        """Return the mean absolute gradient times the standard deviation of each feature, `(lists, features)`.
+        """Return, for each feature, the mean absolute gradient times the standard deviation, `(lists, features)`.
 
-        Gradients and standard deviations are those of the preprocessed features.
+        Both factors are computed from the preprocessed features.
 
         Args:
             method: `"gradient"`.
@@ -150,9 +150,9 @@ class Model(TrainedModel):
         return rows
 
     def _continuous(self, rows: NDArray[np.float32]) -> tuple[nn.Module, NDArray[np.float32], NDArray[np.int64]]:
-        """Return a network of continuous columns, its input, and the feature of each column.
+        """Return a network whose input columns are continuous, the input, and the raw feature of each column.
 
-        The vectors of categories are continuous, but the numbers of categories are not.
+        The number of a category is not continuous. So the columns contain the embedding vector of the category instead.
         """
         sources = self.steps.sources(self.features)
         if not isinstance(self.ranker, EmbeddedCategories):
@@ -162,7 +162,7 @@ class Model(TrainedModel):
         return self.ranker.network, embedded, sources[self.ranker.sources()]
 
     def _per_feature(self, values: NDArray[np.float64], sources: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the sums of values over the columns of each feature, `(rows, features)`."""
+        """Return, for each raw feature, the sum of the values over the columns of the feature, `(rows, features)`."""
         total = np.zeros((self.features, len(values)))
         np.add.at(total, sources, values.T)
         return total.T
@@ -182,8 +182,8 @@ class Model(TrainedModel):
 
         Args:
             path: path of the file.
-            format: `"onnx"`, `"torch"`, or for a linear ranker `"elasticsearch"` or `"solr"`; None: chosen by the
-                extension.
+            format: `"onnx"`, `"torch"`, or for a linear ranker `"elasticsearch"` or `"solr"`. With None, the extension
+                of the path determines the format.
         """
         from rankgrad.training.export import export
 
@@ -230,8 +230,8 @@ class Model(TrainedModel):
         Args:
             folder: folder that `save` or a training run wrote.
             device: device of the weights.
-            model: custom network, which is copied, or a function that makes a custom network. It must be given if the
-                folder contains the weights of a custom network, and only then.
+            model: custom network (the result contains a copy), or a function that returns a custom network. It is
+                required if the folder contains the weights of a custom network; otherwise, it must be None.
         """
         folder = Path(folder)
         config = read_config(folder)
@@ -267,12 +267,12 @@ class Model(TrainedModel):
 
 
 def _check_custom(folder: Path, config: Any, model: Any) -> None:
-    """Check that a custom network is given if and only if the folder contains the weights of a custom network."""
+    """Check that `model` is a custom network if the folder contains the weights of one, and None otherwise."""
     custom = isinstance(config, dict) and config.get("model") == CustomRanker.model
     if custom == (model is not None):
         return
     if not custom:
-        bad_value("model", f"be None, because {folder} describes its network", describe(model))
+        bad_value("model", f"be None, because {folder} contains the description of its network", describe(model))
     about = "".join(each for each in str(config.get("description"))[:200] if each.isprintable())
     name = about.rpartition(".")[2]
     must = f"be given, because {folder} contains the weights of a custom network ({about})"
@@ -280,7 +280,7 @@ def _check_custom(folder: Path, config: Any, model: Any) -> None:
 
 
 def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> nn.Module:
-    """Return the ranker with these weights. All shapes are checked before memory is allocated."""
+    """Return a ranker that has these weights. Check all shapes before memory is allocated."""
     numbers = sum(weight.numel() for weight in weights.values())
     _check_sizes(config, len(weights), numbers)
     if model is not None:
@@ -295,7 +295,7 @@ def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> n
 
 
 def _check_sizes(config: dict[str, Any], tensors: int, numbers: int) -> None:
-    """Check that no option of a network is larger than the weights allow, before memory is allocated."""
+    """Check, before memory is allocated, that no option of a network is too large for the number of weights."""
     for option, value in config.items():
         if isinstance(value, dict):
             _check_sizes(value, tensors, numbers)
@@ -317,9 +317,9 @@ def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tenso
 
 
 def list_ranges(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lists that a model scores together, as (first, end). A range has at most `rows` documents.
+    """Yield ranges of lists that a model scores together, as pairs (first, end), where `end` is not included.
 
-    A list with more documents is a separate range.
+    A range has at most `rows` documents. A list with more documents is a separate range.
     """
     first, lists = 0, len(offsets) - 1
     while first < lists:

@@ -32,7 +32,7 @@ class RankerWithLoss(nn.Module):
         width: int,
         loss_offsets: Tensor | None = None,
     ) -> Tensor:
-        """Return one loss per list. If `loss_offsets` is given, the loss uses `loss_offsets` instead of `offsets`."""
+        """Return one loss per list. If `loss_offsets` is not None, the loss uses it instead of `offsets`."""
         scores = self.ranker(features, offsets, width=width)
         lists = offsets if loss_offsets is None else loss_offsets
         extra = {} if weights is None else {"weights": weights}
@@ -43,9 +43,9 @@ class RankerWithLoss(nn.Module):
 class EagerStep:
     """A step that is not recorded as a CUDA graph.
 
-    It consists of forward pass, backward pass, clipping, update and moving average. The loss is the sum over the lists
-    of the batch in all processes, divided by the number of these lists. The gradients are averaged over the processes,
-    so each process multiplies its part of the loss by the number of processes.
+    The step consists of forward pass, backward pass, clipping, update and moving average. The loss is the sum over the
+    lists of the batch in all processes, divided by the number of these lists. The gradients are averaged over the
+    processes, so each process multiplies its part of the loss by the number of processes.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class EagerStep:
 
 
 class FiniteLossCheck:
-    """Check that the losses of training steps are finite, and add them up. On a GPU, do this only every 64 steps."""
+    """Add the losses of training steps, and check that they are finite. On a GPU, do this only every 64 steps."""
 
     def __init__(self, device: torch.device) -> None:
         self.every = 1 if device.type == "cpu" else 64
@@ -86,9 +86,10 @@ class FiniteLossCheck:
         return len(self._waiting) >= self.every
 
     def take(self) -> tuple[float, tuple[int, Tensor] | None]:
-        """Return the sum of the stored losses, and the first step with a loss that is not finite, or None.
+        """Return the sum of the stored losses, and the first step that has a loss that is not finite (or None).
 
-        The step is given as its number and its losses. If there is such a step, the sum contains only these losses.
+        The first step is a pair: its number, and its losses. If there is such a step, the sum contains only the losses
+        of this step.
         """
         waiting, self._waiting = self._waiting, []
         if not waiting:

@@ -52,8 +52,8 @@ def make_optimiser(
 ) -> torch.optim.Optimizer:
     """Return an optimiser with two groups: the parameters of the ranker and the parameters of the loss.
 
-    The second group has no weight decay. Each group stores a learning rate in `base_lr`, which a schedule multiplies by
-    a factor. On a GPU, the learning rate is a tensor and the step is fused. So the step can be part of a CUDA graph.
+    The second group has no weight decay. `base_lr` is the learning rate of a group before the schedule multiplies it by
+    a factor. On a GPU, the learning rate is a tensor and the step is fused. So a CUDA graph can contain the step.
     """
     kind, options = check_optimiser(text)
     groups: list[dict[str, Any]] = [{"params": _trained(ranker), "base_lr": lr, "weight_decay": weight_decay}]
@@ -86,7 +86,7 @@ def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
 
 
 def check_schedule(text: str) -> tuple[str, dict[str, float]]:
-    """Check the spec of a learning rate schedule. Return its name and all its options, including default options."""
+    """Check the spec of a learning rate schedule. Return the name and all options, including default options."""
     name, _, options = no_cutoff("schedule", spell("schedule", text), text)
     one_of("schedule", name, SCHEDULES)
     known_options(name, options, SCHEDULES[name])
@@ -96,7 +96,7 @@ def check_schedule(text: str) -> tuple[str, dict[str, float]]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             bad_value(f"{option} of {name}", f"be a number from {least} to {most:,}", show(value))
     if not isinstance(options.get("patience", 0), int):
-        bad_value("patience of plateau", "be a whole number", options["patience"])
+        bad_value("patience of plateau", "be an integer", options["patience"])
     return name, {**SCHEDULES[name], **options}
 
 

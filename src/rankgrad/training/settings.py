@@ -26,7 +26,7 @@ class SettingsError(ValueError):
 class Settings:
     """All settings of a neural training run. A spec is text of the form `name[@k][:key=value,...]`.
 
-    `model`, `loss` and `metric` also take objects: see `rankgrad.rankers.custom.as_ranker`,
+    `model`, `loss` and `metric` may also be objects: see `rankgrad.rankers.custom.as_ranker`,
     `rankgrad.losses.custom.as_loss` and `rankgrad.metrics.custom.as_metric`. Training uses copies of these objects and
     does not change the originals.
 
@@ -43,8 +43,8 @@ class Settings:
     preprocess: str = "standardise"  # steps of rankgrad.data.Preprocessing, fitted on the training lists
     missing: str = "error"  # treatment of NaN in the features: error, zero, mean or indicator; see FillMissing
     epochs: int = 100  # maximum number of passes over the training lists
-    batch_size: int = 64  # number of lists per batch, over all processes
-    batch_documents: int | None = None  # number of documents per batch, over all processes; replaces batch_size
+    batch_size: int = 64  # number of lists per batch, in all processes together
+    batch_documents: int | None = None  # maximum number of documents per batch, in all processes; replaces batch_size
     list_size: int | None = None  # maximum length of training lists; longer lists are truncated at random in each epoch
     optimiser: str = "adam"  # spec of the optimiser
     lr: float = 1e-3  # learning rate
@@ -53,13 +53,13 @@ class Settings:
     schedule: str = "constant"  # spec of the learning rate schedule
     warmup: float = 0.0  # number of epochs in which the learning rate rises from 0
     clip: float | None = None  # maximum norm of the gradient; None: no limit
-    ema: float = 0.0  # decay of the moving average of the weights, which the model uses; 0: no average
+    ema: float = 0.0  # decay of the moving average of the weights; the model has the averaged weights; 0: no average
     metric: Part = "nDCG@10"  # metric on the validation lists; it chooses the best epoch
     patience: int | None = 20  # number of epochs without a better metric before the run stops; None: no early stop
     seed: int = 0  # random seed
     device: str = "auto"  # auto, cpu, cuda or cuda:N
     precision: str = "fp32"  # fp32, bf16, fp16
-    data_on: str = "auto"  # location of the lists during training: device, stream (from the memory map), or auto
+    data_on: str = "auto"  # location of the lists during training: device, stream (read from a memory map), or auto
     save_steps: int | None = None  # number of steps between checkpoints; None: only one checkpoint per epoch
     trackers: tuple[str, ...] = ()  # additional logs: tensorboard, mlflow, wandb
 
@@ -70,7 +70,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Settings":
-        """Make settings from a mapping. For an unknown name, the error shows similar names.
+        """Make settings from a mapping. If a name is unknown, the error shows similar names.
 
         Args:
             values: settings by name.
@@ -80,7 +80,7 @@ class Settings:
         return cls(**{**values, "trackers": tuple([trackers] if isinstance(trackers, str) else trackers)})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as JSON values; an object is described as `own:module.name`."""
+        """Return the settings as JSON values. Instead of an object, the result contains the text `own:module.name`."""
         values = {name: getattr(self, name) for name in self.names()}
         described = {"model": ranker_text(self.model), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
         if self.missing == "error":
@@ -88,7 +88,7 @@ class Settings:
         return {**values, **described, "trackers": list(self.trackers or ())}
 
     def preprocessing(self) -> Preprocessing:
-        """Return the preprocessing of numerical features, not fitted: first the treatment of missing values."""
+        """Return the unfitted preprocessing of numerical features. A step for missing values is first, if needed."""
         steps = Preprocessing.parse(self.preprocess).steps
         return Preprocessing(steps if self.missing == "error" else (FillMissing(self.missing), *steps))
 
@@ -159,15 +159,15 @@ def check_number(
     Args:
         name: name of the setting.
         value: value of the setting.
-        whole: True if it must be a whole number.
-        least: least value; None to use `above`.
-        above: the value must be above this number, and finite.
+        whole: True if it must be an integer.
+        least: minimum value; with None, `above` is the limit.
+        above: if `least` is None, the value must be above this number and finite.
         optional: True if the value may be None.
     """
     if value is None and optional:
         return
     kinds = int if whole else int | float
-    must = ("be a whole number" if whole else "be a number") + (" or None" if optional else "")
+    must = ("be an integer" if whole else "be a number") + (" or None" if optional else "")
     if isinstance(value, bool) or (not isinstance(value, kinds) and not hasattr(value, "__index__")):
         bad_value(name, must, repr(value))
     if least is not None and not value >= least:

@@ -20,7 +20,7 @@ _ROWS = 131_072
 
 
 class Validator:
-    """Score the validation lists, and average a metric over these lists. Each process scores a part of the lists."""
+    """Score the validation lists, and compute the mean of a metric. Each process scores a part of the lists."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Validator:
         return found
 
     def value(self, sums: Tensor) -> float:
-        """Return the mean of the metric over the lists, from `sums`; NaN if the metric skips all lists."""
+        """Compute the mean of the metric over the lists from `sums`. The mean is NaN if the metric skips all lists."""
         total, counted, _ = sums.tolist()
         return total / counted if counted else math.nan
 

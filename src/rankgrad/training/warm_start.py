@@ -16,7 +16,7 @@ _ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that have an ef
 
 
 def warm_start(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Module) -> Preprocessing:
-    """Copy the weights of `init_model` into a new ranker and a new loss. Return a copy of the model's preprocessing.
+    """Copy the weights of a model into a new ranker and a new loss. Return a copy of the model's preprocessing.
 
     Args:
         model: model to start from.
@@ -40,7 +40,7 @@ def warm_start(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
 
 
 def init_model_hash(model: Model) -> str:
-    """Return a hash of `init_model`, from which a run starts.
+    """Return a hash of the model from which a run starts.
 
     The hash depends on the weights, the preprocessing and the parameters of the loss.
 

@@ -1,4 +1,7 @@
-"""Train boosted trees with `TreeRanker`, and use losses as objectives of LightGBM and XGBoost (extra `trees`)."""
+"""Train boosted trees with `TreeRanker`, or use losses as objectives of LightGBM and XGBoost.
+
+This needs the extra `trees`: `pip install 'rankgrad[trees]'`.
+"""
 
 from rankgrad.trees.estimator import TreeRanker
 from rankgrad.trees.model import TreeModel

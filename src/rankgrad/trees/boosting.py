@@ -78,17 +78,19 @@ def boost(
     callbacks: Iterable[Callback] = (),
     init_model: TreeModel | None = None,
 ) -> TreeModel:
-    """Train boosted trees, and return the model. With validation lists, keep the number of trees with the best metric.
+    """Train boosted trees, and return the model. With validation lists, keep the best number of trees.
 
     Args:
         spec: settings of the run.
         data: training lists.
-        validation: validation lists, which choose the number of trees and may stop the run early.
+        validation: validation lists; the metric on these lists determines the number of trees and may stop the run
+            early.
         weights: document weights `(documents,)`; None for the weights of `data`. A native objective of XGBoost uses the
             mean weight of each list.
-        out: folder for the model, checkpoints and `log.jsonl`; the run locks it. With None, nothing is written.
+        out: folder for the model, checkpoints and `log.jsonl`; the run locks the folder. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        progress: True to show progress: a bar on a terminal, otherwise one line per tree. None: only the bar.
+        progress: with True, show a bar on a terminal, otherwise print one line per tree. With None, show only the bar.
+            With False, show nothing.
         callbacks: functions that are called with a row of the history after each tree. A true return value ends the
             training.
         init_model: model of the same framework, to which the run adds `spec.trees` trees.
@@ -205,7 +207,7 @@ class _BoostingRun:
         return self._model()
 
     def learned(self) -> dict[str, float]:
-        """Return the parameters of the loss by name. `tree` becomes `loss.tree`, because `tree` is a history key."""
+        """Return the parameters of the loss by name. `tree` becomes `loss.tree`; `tree` is a key of the history."""
         known = {} if self.objective is None else self.objective.loss.learned()
         return {f"loss.{name}" if name == "tree" else name: value for name, value in known.items()}
 

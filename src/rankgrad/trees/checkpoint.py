@@ -1,4 +1,4 @@
-"""Write and read checkpoints of boosted trees. They contain all values on which the next segment depends."""
+"""Write and read checkpoints of boosted trees. A checkpoint contains all values on which the next segment depends."""
 
 import zlib
 from pathlib import Path
@@ -24,7 +24,7 @@ FREE = ("trees", "patience", "threads")
 
 
 class TreeCheckpoint:
-    """The file `last.safetensors` of boosted trees. It contains trees, scores, history and parameters of the loss."""
+    """The file `last.safetensors` of boosted trees. The file has trees, scores, history and loss parameters."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> None:
         self.path, self.settings, self.facts = folder / LAST, settings, facts
@@ -35,7 +35,7 @@ class TreeCheckpoint:
         Args:
             grown: trees so far, and the scores of these trees.
             history: one row per tree.
-            objective: objective, whose loss may have learned parameters.
+            objective: objective, whose loss may have learned parameters; None for a native objective.
         """
         parts = {f"part.{place}": np.frombuffer(part, dtype=np.uint8) for place, part in enumerate(grown.parts)}
         tensors = {name: torch.from_numpy(part.copy()) for name, part in parts.items()}
@@ -44,7 +44,7 @@ class TreeCheckpoint:
         write_tensors(self.path, tensors, {"settings": self.settings, "history": history, **self.facts})
 
     def load(self, objective: TreeObjective | None) -> tuple[GrownTrees, list[dict[str, Any]]]:
-        """Read the state of the stopped run. It is an error if this run has different settings or different data.
+        """Read the state of the stopped run. It is an error if the settings or the data have changed.
 
         Args:
             objective: objective that receives the learned parameters of its loss.
@@ -69,7 +69,7 @@ class TreeCheckpoint:
         return grown, history
 
     def _different(self, facts: dict[str, Any]) -> tuple[str, str, object] | None:
-        """Return the arguments of `bad_value` for the first setting or fact that differs, or None if all are equal."""
+        """Compare settings and data with the stopped run. Return the arguments of `bad_value`, or None if equal."""
         folder = self.path.parent
         for name, now in self.settings.items():
             then = facts["settings"].get(name)
@@ -122,7 +122,7 @@ class TreeCheckpoint:
 def facts_of(
     data: Dataset, validation: Dataset | None, weights: NDArray[Any] | None, init_model: bytes, segment: int
 ) -> dict[str, Any]:
-    """Return the facts, except settings, that must be the same when a run of boosted trees is resumed.
+    """Return a description of the data and the initial model. A run can be resumed only with the same description.
 
     Args:
         data: training lists.

@@ -1,7 +1,7 @@
 """Write trees in the formats of search engines: Elasticsearch and OpenSearch LTR, RankLib, Solr LTR and Vespa.
 
-The engines compare float32 features with a threshold, but not with the same operator. Each writer changes the threshold
-so that every float32 feature takes the same branch as in the model.
+Some engines test `feature < threshold`, others test `feature <= threshold`. Each writer adapts the thresholds to the
+engine. Then every float32 feature takes the same branch as in the model.
 """
 
 import json
@@ -29,7 +29,7 @@ def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str
     Args:
         forest: trees of the model.
         format: a name in `FORMATS`.
-        framework: `"lightgbm"` or `"xgboost"`; Vespa reads the JSON format of each of them.
+        framework: `"lightgbm"` or `"xgboost"`; a file for Vespa has the JSON format of this framework.
         names: names of the features in the engine.
         name: name of the model in the engine.
     """
@@ -47,9 +47,10 @@ def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str
 
 
 def has_missing_branch(forest: Forest) -> bool:
-    """Return True if a split treats a missing value in another way than a model that was trained without them.
+    """Return True if at least one split has its own rule for missing values.
 
-    LightGBM then treats NaN as 0; XGBoost sends NaN to the right.
+    Without such a rule, LightGBM treats NaN as 0, and XGBoost sends NaN to the right. A model that was trained without
+    missing values has no such rules.
 
     Args:
         forest: trees of a model.
@@ -73,7 +74,7 @@ def _check(forest: Forest, format: str) -> None:
         bad_value(
             "model",
             f"not treat 0 as a missing value for the format {format}",
-            f"{odd} splits that do (zero_as_missing)",
+            f"{odd} splits that treat 0 as missing (zero_as_missing)",
         )
     if format == "ranklib" and has_missing_branch(forest):
         count = sum(int(_missing_splits(tree, forest.inclusive).sum()) for tree in forest.trees)
@@ -126,7 +127,10 @@ def _next(thresholds: NDArray[np.float32], side: float) -> NDArray[np.float32]:
 
 
 def _finite(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Replace infinite thresholds, which JSON does not have. They separate missing values from all numbers."""
+    """Replace infinite thresholds by finite numbers, because JSON has no infinity.
+
+    An infinite threshold separates missing values from all numbers.
+    """
     return np.clip(thresholds, -_LARGEST, _LARGEST)
 
 
@@ -139,7 +143,7 @@ def _text(made: Any) -> bytes:
 
 
 def _xgboost(forest: Forest, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the trees as XGBoost's `dump_model` writes them in JSON; the base score is one more tree."""
+    """Return the trees in the JSON format of XGBoost's `dump_model`. The base score is an additional tree."""
 
     def node(tree: Tree, limits: NDArray[np.float32], place: int, depth: int) -> dict[str, Any]:
         if tree.left[place] == -1:
@@ -183,7 +187,7 @@ def _lightgbm(forest: Forest, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _ranklib(forest: Forest) -> bytes:
-    """Return the trees as RankLib writes a LambdaMART model. Features have numbers from 1."""
+    """Return the trees in RankLib's format for LambdaMART models. The first feature has the number 1."""
     count = len(forest.trees) + bool(forest.base)
     lines = ["## LambdaMART", f"## No. of trees = {count}", "", "<ensemble>"]
 
@@ -211,7 +215,7 @@ def _ranklib(forest: Forest) -> bytes:
 def _solr(forest: Forest, names: Sequence[str], name: str) -> dict[str, Any]:
     """Return a `MultipleAdditiveTreesModel`. Solr tests `x <= threshold + 1e-6` in float32.
 
-    If the sum cannot be a threshold of a feature, a `StandardNormalizer` multiplies the feature by a power of 2.
+    If no threshold in the file gives the necessary sum, a `StandardNormalizer` multiplies the feature by a power of 2.
     """
     missing = has_missing_branch(forest)
     limits = [_at_most(tree, forest.inclusive) for tree in forest.trees]
@@ -249,7 +253,7 @@ def _of_feature(forest: Forest, limits: list[NDArray[np.float32]], feature: int)
 
 
 def _solr_thresholds(wanted: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return float32 numbers t for which `t + SLACK` is the wanted number in float32; NaN if there is none."""
+    """Return float32 numbers t with `t + SLACK == wanted` in float32. If there is no such number, return NaN."""
     found = np.full(wanted.shape, np.nan, dtype=np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         for start in (wanted, wanted - SLACK):
@@ -259,7 +263,7 @@ def _solr_thresholds(wanted: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _solr_scale(name: str, wanted: NDArray[np.float32]) -> np.float32:
-    """Return the smallest power of 2, from 1, by which a feature is multiplied so that Solr has all thresholds."""
+    """Return the smallest factor of a feature (1, 2, 4, 8, ...) with which Solr can represent all thresholds."""
     wanted = wanted[wanted != _LARGEST]
     with np.errstate(over="ignore", invalid="ignore"):
         for power in range(127):

@@ -1,6 +1,6 @@
-"""Compute the scores of a file that `rankgrad.trees.engine_files` wrote, as the search engine computes them.
+"""Compute the scores of an exported file of trees in the same way as the search engine.
 
-The export uses this module to check a file before it is written.
+`rankgrad.trees.engine_files` makes the content of these files. The export checks the content before it writes a file.
 """
 
 import json
@@ -17,7 +17,10 @@ Rows = NDArray[np.float32]
 
 
 class Branch(NamedTuple):
-    """A split of a tree as an engine reads it: `feature < threshold` or `feature <= threshold` goes left."""
+    """A split of a tree, as an engine reads it.
+
+    A document goes left if `feature < threshold` or, with `inclusive`, if `feature <= threshold`.
+    """
 
     feature: int
     threshold: np.float32
@@ -28,7 +31,7 @@ class Branch(NamedTuple):
 
 
 def engine_scores(content: bytes, format: str, framework: str, names: list[str]) -> Callable[[Rows], Rows]:
-    """Return a function that computes the scores of documents `(documents, f)` from the content of a file.
+    """Return a function that computes scores `(documents,)` from features `(documents, f)`, with the trees of a file.
 
     Args:
         content: content of the file.
@@ -99,7 +102,7 @@ def _from_lightgbm(node: dict[str, Any]) -> Branch | float:
 
 
 def _evaluate(tree: Branch | float, rows: Rows) -> NDArray[np.float64]:
-    """Return the value of the leaf of each document, `(documents,)`."""
+    """Return, for each document, the value of its leaf, `(documents,)`."""
     values = np.empty(len(rows))
     waiting: list[tuple[Branch | float, NDArray[np.intp]]] = [(tree, np.arange(len(rows)))]
     while waiting:

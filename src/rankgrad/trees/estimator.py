@@ -27,7 +27,7 @@ _Parameters = ParamSpec("_Parameters")
 
 
 def _with_aliases(make: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
-    """Replace names of LightGBM and XGBoost in the arguments by our names; see `own_names`."""
+    """Replace argument names of LightGBM and XGBoost by the names of `TreeRanker`; see `own_names`."""
 
     @functools.wraps(make)
     def made(*positional: _Parameters.args, **given: _Parameters.kwargs) -> None:
@@ -42,21 +42,21 @@ class TreeRanker(RowRanker):
     Args:
         framework: `"lightgbm"` or `"xgboost"`.
         loss: spec `name[@k][:key=value,...]`, or a function or module as in `rankgrad.Ranker`; `fit` does not change
-            this object. `"native:NAME"` is an objective of the framework. The names are lambdarank and rank_xendcg in
-            LightGBM, and rank:ndcg, rank:pairwise and rank:map in XGBoost.
+            this object. `"native:NAME"` is an objective of the framework. NAME is lambdarank or rank_xendcg for
+            LightGBM, and rank:ndcg, rank:pairwise or rank:map for XGBoost.
         hessian, loss_lr, smooth: options of `rankgrad.trees.objective`.
         trees: maximum number of trees.
         patience: training stops after this number of trees without a better `metric` on the validation lists. With
             None, training never stops early.
         metric: spec, metric object, or function of the scores and labels of one list.
         seed: random seed of the sampling and of the choice of held-out lists.
-        holdout: share of the training lists to hold out for validation if `fit` gets no `eval_set`.
+        holdout: share of the training lists that `fit` holds out for validation if `eval_set` is None.
         threads: number of threads; with None, the number of threads that PyTorch uses.
-        categorical: names or positions of categorical columns, also of text; columns of a categorical type need not be
-            given. The framework splits them by sets of categories.
+        categorical: names or positions of the categorical columns, which may contain text. Columns with a categorical
+            type are always categorical. The framework splits a categorical column by sets of categories.
         params: parameters of the framework, by the framework's names: `num_leaves`, `learning_rate`, `max_depth`, ...
-            The frameworks' names `n_estimators`, `num_boost_round`, `early_stopping_rounds`, `random_state` and
-            `n_jobs` are accepted for `trees`, `patience`, `seed` and `threads`.
+            Other names of settings also work: `n_estimators` and `num_boost_round` for `trees`, `early_stopping_rounds`
+            for `patience`, `random_state` for `seed`, and `n_jobs` for `threads`.
 
     `fit` sets `model_`, `history_` (one row per tree), `best_trees_` and `n_features_in_`.
 
@@ -143,9 +143,9 @@ class TreeRanker(RowRanker):
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`. X may be a sparse matrix of SciPy. NaN is a missing value.
             qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
-            sample_weight: weights `(rows,)`, for losses that take them.
-            eval_set, eval_qid, eval_group: validation lists, which choose the number of trees, as in
-                `rankgrad.Ranker.fit`.
+            sample_weight: weights `(rows,)`, for losses that take weights.
+            eval_set, eval_qid, eval_group: validation lists, as in `rankgrad.Ranker.fit`. The metric on these lists
+                determines the number of trees.
             init_model: fitted ranker of the same framework, or the `model_` of such a ranker. `fit` adds `trees` trees
                 to this model.
             callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
@@ -205,9 +205,9 @@ class TreeRanker(RowRanker):
         counts: dict[str, Any] = {"trees": self.trees, "patience": 1 if self.patience is None else self.patience}
         for name, value in counts.items():
             if not hasattr(value, "__index__") or int(value) < 1:
-                bad_value(name, "be a whole number of at least 1", repr(value))
+                bad_value(name, "be an integer of at least 1", repr(value))
         if not hasattr(self.seed, "__index__"):
-            bad_value("seed", "be a whole number", repr(self.seed))
+            bad_value("seed", "be an integer", repr(self.seed))
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
             bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
         validation_metric(self.metric)
@@ -223,5 +223,8 @@ SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name !=
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert NumPy numbers, which a random search gives, to Python numbers, which can be written as JSON."""
+    """Convert NumPy numbers to Python numbers, because JSON cannot contain NumPy numbers.
+
+    The settings contain NumPy numbers if a random search chooses them.
+    """
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

@@ -48,7 +48,8 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         model: model to export.
         path: path of the file, which is written atomically.
         format: `"onnx"`, the name of the model's framework, or a search engine: `"elasticsearch"`, `"ranklib"`,
-            `"solr"` or `"vespa"`. None: chosen by the extension, `.onnx`, `.txt` or `.json`.
+            `"solr"` or `"vespa"`. With None, the extension of the path, `.onnx`, `.txt` or `.json`, determines the
+            format.
     """
     path = Path(path)
     format = _format(model, path, format)
@@ -99,7 +100,7 @@ def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
 
 
 def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
-    """Return trees as an `onnx.ModelProto`, and a function that draws features for their check.
+    """Convert trees to an `onnx.ModelProto`. Also return a function that makes random features for the check.
 
     Args:
         model: model to convert.
@@ -179,9 +180,10 @@ def _onnx(forest: Forest, features: int) -> Any:
 
 
 def _category_columns(forest: Forest, helper: Any) -> tuple[list[Any], dict[str, NDArray[Any]], list[str]]:
-    """Return ONNX nodes that compute the additional features of categorical splits; then their constants and outputs.
+    """Return the ONNX nodes for the additional features of categorical splits, the constants and the output names.
 
-    The output of each categorical feature is the row of a table that belongs to the category.
+    The value of an additional feature is an entry of a table. The table has one entry per category, and a last entry
+    for a missing category.
     """
     nodes: list[Any] = []
     constants: dict[str, NDArray[Any]] = {"nothing": np.zeros((), dtype=np.float32)}
@@ -209,7 +211,7 @@ def _category_columns(forest: Forest, helper: Any) -> tuple[list[Any], dict[str,
 
 
 def _attributes(forest: Forest) -> dict[str, Any]:
-    """Return the trees as attributes of an ONNX node. Each attribute is a list over all nodes of all trees."""
+    """Return the trees as attributes of an ONNX node. Each attribute is a list over the nodes of all trees."""
     places = np.repeat(np.arange(len(forest.trees)), [len(tree.left) for tree in forest.trees])
     numbers = np.concatenate([np.arange(len(tree.left)) for tree in forest.trees])
     whole = {name: np.concatenate([getattr(tree, name) for tree in forest.trees]) for name in forest.trees[0]._fields}
@@ -247,7 +249,7 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
         must = "treat 0 in the same way in all splits of a feature for the format onnx"
         bad_value(
             "model",
-            f"{must} (model.txt in the folder of the model has all splits)",
+            f"{must} (model.txt in the folder of the model contains all splits)",
             "splits of one feature that treat 0 differently",
         )
     return np.where(found[1], np.float32(np.nan), np.float32(0)) if near or found[1].any() else None

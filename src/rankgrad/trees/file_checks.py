@@ -12,9 +12,9 @@ _WHOLE = re.compile(r"-?\d{1,18}")
 
 
 def check_integer(name: str, text: Any, low: int, high: int) -> int:
-    """Return the whole number in a text of a model file. It is an error if the number is not from `low` to `high`."""
+    """Convert a text in a model file to an integer. It is an error if the number is not from `low` to `high`."""
     if not isinstance(text, str) or not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-        must = f"be {low}" if low == high else f"be a whole number from {low} to {high}"
+        must = f"be {low}" if low == high else f"be an integer from {low} to {high}"
         bad_value(name, must, repr(text)[:40])
     return int(text)
 
@@ -28,7 +28,7 @@ def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
 
 
 def reached_nodes(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Follow the children of a tree in a model file from node 0. Return 1 for a reached node, otherwise 0, `(nodes,)`.
+    """Follow the children of a tree from node 0. Return 1 for each node that is reached, otherwise 0, `(nodes,)`.
 
     It is an error if a node is reached twice.
 

@@ -32,7 +32,7 @@ class BoostingTask(NamedTuple):
     data: Dataset
     validation: Dataset | None  # validation lists
     weights: Weights
-    native: str | None  # objective of the framework, or None if `derivatives` is given
+    native: str | None  # objective of the framework, or None if `derivatives` is not None
     derivatives: Derivatives | None
     params: dict[str, Any]  # parameters of the framework, by the framework's names
     seed: int
@@ -170,8 +170,8 @@ class LightGBM(Framework):
     def end(self) -> GrownTrees:
         """Return all trees so far.
 
-        If the first tree of a segment cannot be split, LightGBM adds a single leaf. This leaf is left out, unless there
-        are no earlier trees.
+        If the first tree of a segment cannot be split, LightGBM adds a single leaf. The result does not contain this
+        leaf, unless there are no earlier trees.
         """
         scores = {"train": self._scores(self.live.eval_train)}
         if self.validation is not None:

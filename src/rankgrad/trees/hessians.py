@@ -11,13 +11,15 @@
 | listmle, unique_softmax | sum of w p over the softmax terms that include i | upper bound |
 | all others (`hessian="gradient"`) | absolute value of the gradient | positive if the gradient is not 0 |
 
-Here w is the weight of a pair, term or document, W the sum of the weights of the list, n the number of its documents,
-and T the sum of its targets. p is the probability of document i: the softmax of the scores of the list, or for bce the
-sigmoid of its score. q is the probability of the wrong order of a pair.
+Here w is the weight of a pair, term or document. For the list of document i, W is the sum of the weights, n is the
+number of documents, and T is the sum of the targets. p is the probability of document i: for bce, the sigmoid of the
+score of document i; for other losses, the softmax of the scores of the list. q is the probability that the order of a
+pair is wrong.
 
-With the form in the last row, the value of a leaf is between -1 and 1 for any scale of the loss: minus the sum of
-the gradients, divided by the sum of their absolute values. For one logistic pair with sigma 1, this form is an upper
-bound: 1 / (1 - q) times the exact form. If the gradients of several pairs cancel, it is only a substitute.
+The form in the last row is a substitute for the second derivative. With this substitute, the value of a leaf is minus
+the sum of the gradients, divided by the sum of their absolute values. So the value is between -1 and 1 for any scale of
+the loss. For one logistic pair with sigma 1, the substitute is 1 / (1 - q) times the exact second derivative, so it is
+an upper bound. If the gradients of several pairs cancel, the substitute may be smaller than the second derivative.
 """
 
 import inspect

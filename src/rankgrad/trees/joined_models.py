@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def join_lightgbm(texts: Sequence[str]) -> str:
-    """Join the texts of LightGBM models with the same features. Header and parameters are those of the first model.
+    """Join the texts of LightGBM models with the same features. Header and parameters are from the first model.
 
     Args:
         texts: one or more model texts of LightGBM.

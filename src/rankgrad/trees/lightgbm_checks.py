@@ -84,7 +84,7 @@ def _tree(block: str, place: int, features: int) -> None:
     """Check one tree of a LightGBM file."""
     lines = block.split("\n")
     if lines[0] != f"Tree={place}" or lines[-3:] != ["", "", ""]:
-        bad_value("tree", f"begin with Tree={place} and have the size given in the header", repr(lines[0][:40]))
+        bad_value("tree", f"begin with Tree={place} and have the size from the header", repr(lines[0][:40]))
     values = _values(lines[1:-3], _LINES)
     leaves = check_integer("num_leaves", values["num_leaves"], 1, len(block))
     sets = check_integer("num_cat", values["num_cat"], 0, len(block))
@@ -138,7 +138,7 @@ def _categories(values: dict[str, str], sets: int, used: NDArray[np.float64]) ->
     check_range("cat_threshold", _wholes(values, "cat_threshold", int(bounds[-1])), 0, 2**32 - 1)
     check_range("threshold of a categorical split", used, 0, sets - 1)
     if (used != np.floor(used)).any():
-        bad_value("threshold of a categorical split", "be a whole number", used[used != np.floor(used)][0])
+        bad_value("threshold of a categorical split", "be an integer", used[used != np.floor(used)][0])
 
 
 class _Required(dict[str, str]):
@@ -147,7 +147,7 @@ class _Required(dict[str, str]):
 
 
 def _values(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, str]:
-    """Return the values of lines `name=value`, by name. Names must be known and in the order of LightGBM."""
+    """Return the values of lines `name=value`, by name. The names must be LightGBM's, in the same order."""
     found, last = _Required(), -1
     for line in lines:
         name, equals, value = line.partition("=")
@@ -175,7 +175,7 @@ def _numbers(values: dict[str, str], name: str, count: int) -> NDArray[np.float6
 def _wholes(values: dict[str, str], name: str, count: int) -> NDArray[np.int64]:
     text = " ".join(values[name].split())
     if text and not _WHOLES.fullmatch(text):
-        bad_value(name, "be whole numbers", repr(text[:40]))
+        bad_value(name, "be integers", repr(text[:40]))
     found = np.array(text.split(), dtype=np.int64)
     if len(found) != count:
         bad_value(name, f"be {count} numbers", len(found))

@@ -1,4 +1,4 @@
-"""A model of boosted trees. It scores lists, and is saved as a file in the framework's format and a `config.json`."""
+"""A model of boosted trees, which scores lists. `save` writes a file in the framework's format and JSON files."""
 
 import os
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
 
 @dataclass
 class TreeModel(TrainedModel):
-    """A booster of LightGBM or XGBoost, truncated to its best number of trees, and facts about its training."""
+    """A booster of LightGBM or XGBoost with the best number of trees, and facts about the training."""
 
     unit: ClassVar[str] = "tree"
     importance_methods: ClassVar[tuple[str, ...]] = ("gain", "split")
@@ -43,9 +43,9 @@ class TreeModel(TrainedModel):
     framework: str  # `lightgbm` or `xgboost`
     features: int  # number of feature columns
     settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
-    metrics: dict[str, Any] = field(default_factory=dict)  # values by name: trees, validation, test, loss
-    history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree, after training
-    zero_missing: bool = False  # True if 0 is a missing value, as in models that XGBoost grew on a sparse matrix
+    metrics: dict[str, Any] = field(default_factory=dict)  # results of the training: trees, validation, test, loss
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree; empty after `load`
+    zero_missing: bool = False  # True if 0 is a missing value; this is so if XGBoost trained on a sparse matrix
 
     @property
     def takes_missing(self) -> bool:
@@ -74,7 +74,7 @@ class TreeModel(TrainedModel):
         return np.asarray(scores, dtype=np.float32)
 
     def _rows(self, features: Any) -> Any:
-        """Return features as the booster expects them, as float32."""
+        """Convert features to float32. If `zero_missing` is True, replace 0 by NaN."""
         rows = (
             features.astype(np.float32, copy=False) if is_sparse(features) else np.asarray(features, dtype=np.float32)
         )
@@ -82,7 +82,7 @@ class TreeModel(TrainedModel):
 
     @property
     def size(self) -> int:
-        """Total number of leaves of all trees."""
+        """Number of leaves in all trees."""
         if self.framework == "lightgbm":
             lines = [line for line in self.booster.model_to_string().splitlines() if line.startswith("num_leaves=")]
             return sum(int(line.partition("=")[2]) for line in lines)
@@ -90,7 +90,7 @@ class TreeModel(TrainedModel):
 
     @property
     def kept(self) -> int:
-        """Number of trees that were kept after training, not counting the trees of `init_model`."""
+        """Number of trees that the training added to the model. The trees of `init_model` are not counted."""
         return int(self.metrics.get("trees", 0))
 
     @property
@@ -100,7 +100,7 @@ class TreeModel(TrainedModel):
 
     @property
     def averages(self) -> bool:
-        """True if a score is the mean over the trees instead of the sum, as in random forests of LightGBM."""
+        """True for a random forest of LightGBM, whose predictions are means over the trees instead of sums."""
         return self.framework == "lightgbm" and "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
 
     def content(self) -> bytes:
@@ -109,19 +109,19 @@ class TreeModel(TrainedModel):
         return text.encode() if isinstance(text, str) else bytes(text)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
-        """Write the model as one file: ONNX, the framework's format or a search engine's; see `rankgrad.trees.export`.
+        """Write the model as one file, for ONNX, the framework or a search engine; see `rankgrad.trees.export`.
 
         Args:
             path: path of the file.
-            format: `"onnx"`, the name of the framework, `"elasticsearch"`, `"ranklib"`, `"solr"` or `"vespa"`; None:
-                chosen by the extension.
+            format: `"onnx"`, the name of the framework, `"elasticsearch"`, `"ranklib"`, `"solr"` or `"vespa"`. With
+                None, the extension of the path determines the format.
         """
         from rankgrad.trees.export import export
 
         return export(self, path, format=format)
 
     def own_importance(self, method: str, data: Dataset | None) -> NDArray[np.float64]:
-        """Return the share of each feature in the gain of all splits or in the number of splits, `(1, features)`.
+        """Return, for each feature, its share of the total gain or of the number of splits, `(1, features)`.
 
         Args:
             method: `"gain"` or `"split"`.
@@ -137,7 +137,7 @@ class TreeModel(TrainedModel):
         return (found / max(float(found.sum()), np.finfo(np.float64).tiny))[None]
 
     def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
-        """Return the differences of the TreeSHAP values of two documents, which the framework computes.
+        """Return the differences between the TreeSHAP values of two documents. The framework computes these values.
 
         Args:
             features: features of all documents of one list, `(n, f)`.
@@ -200,7 +200,7 @@ class TreeModel(TrainedModel):
             )
         features, settings = config.get("features"), config.get("settings", {})
         if type(features) is not int or features < 1:
-            bad_value(f"features in {folder / CONFIG}", "be a whole number of at least 1", repr(features)[:40])
+            bad_value(f"features in {folder / CONFIG}", "be an integer of at least 1", repr(features)[:40])
         if not isinstance(settings, dict):
             bad_value(f"settings in {folder / CONFIG}", "be a JSON object", repr(settings)[:40])
         booster = _booster(path, content, name, features)

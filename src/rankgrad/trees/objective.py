@@ -22,9 +22,9 @@ HIGHEST = 30  # maximum label y with `smooth`, because 2^y and sums of such valu
 
 
 class TreeObjective:
-    """Objective that computes derivatives of the sum of a loss over the lists, as LightGBM's lambdarank does.
+    """Objective that computes the derivatives of a loss. The loss is a sum over lists, as in LightGBM's lambdarank.
 
-    If `loss_lr` is given, Adam updates the parameters of the loss (such as LearnDCG's scalars) once per round. Adam
+    If `loss_lr` is not None, Adam updates the parameters of the loss (such as LearnDCG's scalars) once per round. Adam
     uses the gradient of the mean loss over the lists.
     """
 
@@ -109,7 +109,7 @@ class LightGBMObjective(TreeObjective):
     def __call__(self, y_true: Array, y_pred: Any, weight: Array | None = None, group: Array | None = None) -> Any:
         """Return the gradient and the diagonal of the Hessian in float32, the precision of LightGBM.
 
-        `LGBMRanker` gives all four arguments. `lightgbm.train` gives the scores and the data set.
+        `LGBMRanker` passes all four arguments. `lightgbm.train` passes only the scores and the data set, in this order.
 
         Args:
             y_true: labels `(documents,)`; the scores if the second argument is a data set.
@@ -127,7 +127,7 @@ class LightGBMObjective(TreeObjective):
 
 
 class XGBoostObjective(TreeObjective):
-    """Objective for `xgboost.train(..., obj=...)`. There is one weight per list or per document."""
+    """Objective for `xgboost.train(..., obj=...)`. The data may have one weight per list or per document."""
 
     def __call__(self, preds: Array, dtrain: Any) -> Any:
         """Return the gradient and the diagonal of the Hessian in float32."""
@@ -162,10 +162,10 @@ def objective(
             the bound if the loss has one, otherwise `"gradient"`. A number is used for all documents.
         loss_lr: learning rate of the parameters of the loss, which change once per round. With None, these parameters
             do not change.
-        smooth: None for the loss as published. For softmax and listnet, a number g from 0 to 1 replaces the label y by
-            2^y - g. listnet is then XE-NDCG with gamma g, `xe_ndcg:gamma=g`, but it also keeps lists without a relevant
-            document, with equal targets. softmax also weights each list by the sum of its targets. With `"drawn"`, g
-            is drawn at random for each document and round, as in LightGBM's rank_xendcg.
+        smooth: with None, the loss does not change. For softmax and listnet, a number g from 0 to 1 replaces each label
+            y by the target 2^y - g. listnet then equals `xe_ndcg:gamma=g` (XE-NDCG), but it also uses the lists without
+            a relevant document, with equal targets. softmax is this loss, with each list weighted by the sum of its
+            targets. With `"drawn"`, g is a new random number for each document and round, as in LightGBM's rank_xendcg.
         seed: random seed of `smooth="drawn"`.
 
     Example:

@@ -45,9 +45,9 @@ _PAST: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 def own_names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by their names in `TreeRanker`. Two names of the same setting are an error.
+    """Rename settings to their names in `TreeRanker`. It is an error if a setting occurs twice, by different names.
 
-    `random_state=None` is left out, because `TreeRanker` always has a random seed.
+    `random_state=None` is ignored, because `TreeRanker` always has a random seed.
 
     Args:
         given: settings of `TreeRanker` and parameters of the framework, by any of their names.
@@ -112,7 +112,9 @@ def seeded(params: dict[str, Any], segment: int) -> dict[str, Any]:
 
 
 def in_segments(params: dict[str, Any], framework: str) -> bool:
-    """Return True if the parameters of the framework allow segments: the split into segments does not change the trees.
+    """Return True if a run with these parameters can be split into segments.
+
+    With such parameters, a tree depends only on the current scores. It does not depend on earlier trees.
 
     Args:
         params: parameters of the framework.

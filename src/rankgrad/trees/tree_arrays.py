@@ -36,7 +36,7 @@ class CategorySplit(NamedTuple):
     feature: int  # categorical feature
     right: NDArray[
         np.float32
-    ]  # (categories + 1,), value of the additional feature per category; last: if it is missing
+    ]  # (categories + 1,), value of the additional feature per category; the last value is for a missing category
 
 
 class Forest(NamedTuple):
@@ -56,7 +56,7 @@ def read_splits(
     Args:
         content: content of the model's file.
         framework: framework of the model.
-        format: format of the export, for the errors.
+        format: format of the export, for error messages.
         features: number of features, if there are categorical features.
         categories: categories of the model, by column; with None, a categorical split is an error.
     """
@@ -90,7 +90,7 @@ class _CategoryReader:
 
 
 def _only(format: str, parts: str) -> str:
-    return f"for the format {format} (model.txt or model.json in the folder of the model has all {parts})"
+    return f"for the format {format} (model.txt or model.json in the folder of the model contains all {parts})"
 
 
 def _lightgbm(text: str, reader: _CategoryReader) -> Forest:
@@ -146,7 +146,7 @@ def _lightgbm_tree(block: str, reader: _CategoryReader) -> Tree:
 def rounded_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Round thresholds of splits down to float32 numbers.
 
-    A float32 feature is at most the rounded threshold if and only if the feature is at most the original threshold.
+    The test `feature <= threshold` has the same result with the rounded threshold, for every float32 feature.
 
     Args:
         values: thresholds, an array of any shape.

@@ -10,9 +10,9 @@ from rankgrad.metrics.custom import as_metric, metric_text
 
 
 def validation_metric(metric: Any) -> tuple[str, Any]:
-    """Return the name and the object of the metric by which boosted trees are validated.
+    """Return the name and the object of the validation metric of boosted trees.
 
-    History and settings contain this name.
+    The history and the settings contain this name.
 
     Args:
         metric: spec, metric object, or function of the scores and labels of one list.
@@ -28,7 +28,7 @@ class TreeValidator:
         self.values: list[float] = []
 
     def __call__(self, scores: NDArray[Any]) -> float:
-        """Compute the metric on the validation lists, store the value, and return the value.
+        """Compute the metric on the validation lists. Store and return the value.
 
         Args:
             scores: scores of the validation lists, `(documents,)`.

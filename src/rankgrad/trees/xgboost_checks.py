@@ -192,7 +192,7 @@ def _names(name: str, value: Any, features: int) -> None:
 
 def _wholes(name: str, value: Any, count: int | None = None) -> NDArray[np.int64]:
     if not isinstance(value, list) or not all(type(each) in (int, bool) and abs(each) <= 2**32 for each in value):
-        bad_value(name, "be a list of whole numbers", repr(value)[:40])
+        bad_value(name, "be a list of integers", repr(value)[:40])
     return _counted(name, np.array(value, dtype=np.int64), count)
 
 

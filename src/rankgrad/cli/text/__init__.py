@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exce
 
 @app.callback()
 def _start(context: typer.Context) -> None:
-    """Rank text: from documents and queries to a trained, measured re-ranker. Needs `rankgrad[text]`."""
+    """Rank text: index and search documents, train re-rankers and evaluate them. Needs `rankgrad[text]`."""
     names_of(context)
 
 

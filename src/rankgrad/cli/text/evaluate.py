@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    index: Annotated[Path, typer.Argument(help="Folder that rankgrad text index wrote.")],
-    runs: Annotated[list[str], typer.Argument(help="TREC runs, or text rankers.")],
+    index: Annotated[Path, typer.Argument(help="Index folder, written by `rankgrad text index`.")],
+    runs: Annotated[list[str], typer.Argument(help="TREC runs, or folders of text rankers.")],
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as AP; repeatable.")] = METRICS,
     fold: Annotated[int | None, typer.Option(help="Measure only the test queries of this fold.")] = None,
-    folds: Annotated[int, typer.Option(help="Number of parts of the queries.")] = 5,
+    folds: Annotated[int, typer.Option(help="Number of folds.")] = 5,
     queries: Annotated[Path | None, typer.Option(help="File of queries (default: those of the index).")] = None,
     qrels: Annotated[Path | None, typer.Option(help="File of labels (default: those of the index).")] = None,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
@@ -26,10 +26,10 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Measure runs as trec_eval does, and test each against the first: paired t-test, Holm's correction.
+    """Measure runs as trec_eval does, and compare each with the first run: paired t-test, Holm's correction.
 
-    All queries with labels count, with value 0 if a run does not contain them. A text ranker re-ranks the run that it
-    was trained with.
+    All queries with labels are measured; a query without results in a run has value 0. A text ranker re-ranks the run
+    of its training.
 
     Example: `rankgrad text evaluate INDEX bm25.txt reranked.txt --fold 1`
     """
@@ -62,7 +62,7 @@ def evaluate(
         found = {name: _run(name, folder, queries, measured, device) for name in runs}
     for name, run in found.items():
         if not run.keys() & judged.keys():
-            got = f"queries such as {next(iter(run), '')!r}: it may be a run of another collection"
+            got = f"queries such as {next(iter(run), '')!r}: the run may be of another collection"
             bad_value(name, "contain a query with labels", got)
     result = compare_runs(found, judged, metric, bootstrap, seed)
     if as_json:
@@ -90,7 +90,7 @@ def _run(name: str, folder: "IndexFolder", queries: Path | None, measured: dict[
 
 
 def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured: dict[str, str], device: str) -> "Run":
-    """Return the run of a text ranker, which re-ranks the candidates of its training: BM25 or the same TREC run."""
+    """Return the run of a text ranker. It re-ranks the TREC run of its training, or the best documents of BM25."""
     import numpy as np
 
     from rankgrad.cli.text.first_stage import DEPTH, first_stage

@@ -10,18 +10,23 @@ PANEL = "BM25"
 
 
 def index(
-    collection: Annotated[str, typer.Argument(help="Folder or file, or ir_datasets:NAME.")],
+    collection: Annotated[str, typer.Argument(help="Folder, file, or ir_datasets:NAME.")],
     out: Annotated[Path, typer.Option(help="Folder for the index.", show_default=False)],
-    queries: Annotated[Path | None, typer.Option(help="Queries, if they are elsewhere.")] = None,
-    qrels: Annotated[Path | None, typer.Option(help="Labels, if they are elsewhere.")] = None,
-    topic: Annotated[str, typer.Option(help="Field of TREC topics (title).", show_default=False)] = "title",
+    queries: Annotated[
+        Path | None, typer.Option(help="File with the queries, if the collection does not contain them.")
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="File with the labels, if the collection does not contain them.")
+    ] = None,
+    topic: Annotated[str, typer.Option(help="Query field of TREC topics (title).", show_default=False)] = "title",
     column: Annotated[
         list[str] | None,
-        typer.Option(help="Column, such as documents.text=body.", metavar="<str>"),
+        typer.Option(help="Table column, as documents.text=body.", metavar="<str>"),
     ] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of text files (utf-8).", show_default=False)] = "utf-8",
     similar: Annotated[
-        str, typer.Option(help="Cranfield's code -1: relevant (exclude).", show_default=False)
+        str,
+        typer.Option(help="Documents with code -1 in Cranfield: relevant or exclude (exclude).", show_default=False),
     ] = "exclude",
     name: Annotated[str | None, typer.Option(help="Name of the collection.")] = None,
     copy: Annotated[bool, typer.Option(help="Copy the collection into --out.")] = True,
@@ -40,7 +45,7 @@ def index(
         str, typer.Option(help="plural or none (plural).", show_default=False, rich_help_panel=PANEL)
     ] = "plural",
 ) -> None:
-    """Index a collection of text with BM25. All other text commands need only the folder --out.
+    """Index a collection of text with BM25. The other text commands need only this index.
 
     Example: `rankgrad text index cranfield --out indexes/cranfield`
     """

@@ -1,4 +1,4 @@
-"""The folder that `rankgrad text index` writes: a BM25 index, and a copy of the collection or a reference to it."""
+"""The folder that `rankgrad text index` writes: a BM25 index, and a copy or the path of the collection."""
 
 import json
 import os
@@ -32,12 +32,12 @@ class IndexFolder:
 
         about = _about(path)
         if about is None:
-            bad_value(str(path), f"be a folder that rankgrad text index wrote, with {ABOUT}", "no such file")
+            bad_value(str(path), f"be an index folder, written by `rankgrad text index`, with {ABOUT}", "no such file")
         if about.get("version") != VERSION:
             bad_value(str(path / ABOUT), f"have the version {VERSION}", about.get("version"))
         if about.get("complete") is not True:
-            again = f"rankgrad text index ... --out {path} --overwrite writes it again"
-            bad_value(str(path), "be a complete index", f"an interrupted one: {again}")
+            again = f"`rankgrad text index ... --out {path} --overwrite` writes the index again"
+            bad_value(str(path), "be a complete index", f"an incomplete index: {again}")
         return IndexFolder(path, about)
 
     def bm25(self) -> "BM25Index":
@@ -47,10 +47,10 @@ class IndexFolder:
         return BM25Index.load(self.path / BM25)
 
     def collection(self, queries: Path | None = None, qrels: Path | None = None) -> "Collection":
-        """Return the collection. Notes about the files that `rankgrad text index` already printed are left out.
+        """Return the collection. Warnings that `rankgrad text index` already printed are not repeated.
 
         Args:
-            queries: file of other queries. Labels and excluded documents of the index then do not apply.
+            queries: file of other queries. The labels and excluded documents of the index are then not used.
             qrels: file of other labels.
         """
         from rankgrad.errors import bad_value
@@ -73,7 +73,7 @@ class IndexFolder:
                 warnings.warn(str(warning.message), stacklevel=2)
         found = without_spaces(found)
         if found.documents.content_hash != self.about["content"]:
-            got = f"other documents: rankgrad text index ... --out {self.path} --overwrite indexes them again"
+            got = f"other documents: `rankgrad text index ... --out {self.path} --overwrite` indexes these documents"
             bad_value(str(source), "have the documents that were indexed", got)
         return found
 
@@ -107,7 +107,7 @@ def write_index(out: Path, collection: "Collection", index: "BM25Index", source:
         collection: documents, queries and labels.
         index: BM25 index of the documents.
         source: arguments of `rankgrad.text.load`.
-        copy: True to write a copy of the collection; False to read the files of `source` again in later commands.
+        copy: True to write a copy of the collection; False if later commands will read the files of `source`.
     """
     from rankgrad.atomic_files import write_json
     from rankgrad.lock import locked
@@ -193,7 +193,7 @@ def size_of(folder: Path) -> int:
 
 
 def _about(path: Path) -> dict[str, Any] | None:
-    """Return the content of `index.json`; None if rankgrad did not write such a file there."""
+    """Return the content of `index.json`; None if the folder has no such file, or another program wrote the file."""
     from rankgrad.atomic_files import read_json
 
     if not (path / ABOUT).is_file():

@@ -1,4 +1,4 @@
-"""`rankgrad text rerank`: gives the best documents of a run the scores of a text ranker."""
+"""`rankgrad text rerank`: sorts the best documents of a run by the scores of a text ranker."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +9,8 @@ from rankgrad.cli.text.first_stage import DEPTH
 
 
 def rerank(
-    model: Annotated[str, typer.Argument(help="Folder of a text ranker, or name of a pretrained one.")],
-    index: Annotated[Path, typer.Argument(help="Folder that rankgrad text index wrote.")],
+    model: Annotated[str, typer.Argument(help="Folder of a text ranker, or name of a pretrained ranker.")],
+    index: Annotated[Path, typer.Argument(help="Index folder, written by `rankgrad text index`.")],
     out: Annotated[Path, typer.Option(help="TREC run to write.", show_default=False)],
     run: Annotated[Path | None, typer.Option(help="TREC run to re-rank (default: BM25).")] = None,
     depth: Annotated[int, typer.Option(help="Number of documents per query.")] = DEPTH,
@@ -21,8 +21,8 @@ def rerank(
 ) -> None:
     """Re-rank a run. The new run has the best --depth documents of each query.
 
-    The scores of a cross-encoder are kept in blocks of queries in the file OUT.partial. After an interruption, the same
-    command resumes there.
+    During the run, the finished scores of a cross-encoder are in the file OUT.partial. After an interruption, the same
+    command resumes from this file.
 
     Example: `rankgrad text rerank runs/a indexes/cranfield --run run.txt --out reranked.txt`
     """
@@ -58,7 +58,7 @@ def rerank(
     except KeyboardInterrupt:
         if is_first():
             kept = partial_file(out).is_file()
-            typer.echo(f"\nStopped. {'The same command resumes.' if kept else 'No scores are kept.'}", err=True)
+            typer.echo(f"\nStopped. {'The same command resumes.' if kept else 'No scores were saved.'}", err=True)
         raise typer.Exit(130) from None
     if fuse:
         known = {query: {each: first[query][each] for each in scores} for query, scores in found.items()}

@@ -1,4 +1,4 @@
-"""Measure several runs as trec_eval does, and test each of them against the first."""
+"""Measure several runs as trec_eval does, and compare each run with the first run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,11 +15,11 @@ METRICS = ["nDCG(gain='linear')@10", "nDCG(gain='linear')@20", "AP", "P@10"]
 
 @dataclass(frozen=True)
 class RunTest:
-    """Paired test of a run against the first run, for one metric."""
+    """Paired test that compares a run with the first run, for one metric."""
 
     run: str
     metric: str
-    difference: float  # mean of the run - mean of the first run
+    difference: float  # mean of this run minus mean of the first run
     interval: tuple[float, float]  # 95% bootstrap interval of the difference
     p: float  # p-value of the paired t-test
     holm: float  # p-value with Holm's correction for the number of runs
@@ -44,7 +44,7 @@ class RunComparison:
 def compare_runs(
     runs: Mapping[str, "Run"], qrels: "Qrels", metrics: Sequence[str], bootstrap: int = 1000, seed: int = 0
 ) -> RunComparison:
-    """Measure runs on all queries of the qrels; a query that a run does not contain has no documents there."""
+    """Measure runs on all queries of the qrels. If a run does not contain a query, the value of the query is 0."""
     from rankgrad.experiments import statistics
     from rankgrad.metrics import measure_run
 

@@ -14,19 +14,19 @@ PAIRS = 1024  # pairs of query and document per block
 
 
 def partial_file(out: Path) -> Path:
-    """Return the path of the file with the scores of complete blocks, until `out` is written."""
+    """Return the path of the file that contains the scores of complete blocks before `out` is written."""
     return out.with_name(f"{out.name}.partial")
 
 
 def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None) -> "NDArray[Any]":
-    """Return one score per document. The caller removes `partial_file(out)` when it has written `out`.
+    """Return one score per document. After writing `out`, the caller must remove `partial_file(out)`.
 
-    With a bi-encoder, which encodes each text once, an interrupted command starts from the beginning.
+    A bi-encoder encodes each text once. Therefore, an interrupted command with a bi-encoder starts from the beginning.
 
     Args:
         model: text ranker.
         data: text data set.
-        out: file that the caller writes; None to keep no scores of complete blocks.
+        out: file that the caller will write; None to write no file with the scores of complete blocks.
     """
     import numpy as np
 
@@ -64,7 +64,7 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
 
 
 def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:
-    """Return hashes of the model and of the lists; with the same hashes, the scores are the same."""
+    """Return hashes of the model, the lists and the texts. If the hashes are equal, the scores are equal."""
     from rankgrad.cli.text.index_folder import fingerprint
     from rankgrad.text.collection import collection_of
 
@@ -76,7 +76,7 @@ def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:
 
 
 def _complete_blocks(path: Path, identity: dict[str, str], sizes: list[int]) -> list[list[float]]:
-    """Return the scores of complete blocks; no scores if the file belongs to another model or to other lists."""
+    """Return the scores of complete blocks. Scores of another model or of other lists are not used."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
     found: list[Any] = []
     for line in lines:

@@ -14,7 +14,7 @@ HITS, SNIPPET = 10, 160  # default number of documents with --query; characters 
 
 
 def search(
-    index: Annotated[Path, typer.Argument(help="Folder that rankgrad text index wrote.")],
+    index: Annotated[Path, typer.Argument(help="Index folder, written by `rankgrad text index`.")],
     query: Annotated[str | None, typer.Option(help="Search for this text, and print the documents.")] = None,
     queries: Annotated[Path | None, typer.Option(help="File of queries (default: those of the index).")] = None,
     k: Annotated[
@@ -22,17 +22,17 @@ def search(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="TREC run to write.")] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="Search embeddings: folder of a bi-encoder, or name of a model.")
+        str | None, typer.Option(help="Bi-encoder for a search of embeddings: folder, or name of a model.")
     ] = None,
     fuse: Annotated[bool, typer.Option("--fuse", help="Add the z-scores of BM25 and of the embeddings.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep embeddings of documents in the index folder.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Save embeddings of documents in the index folder.")] = False,
     tag: Annotated[str | None, typer.Option(help="Name of the run (default: bm25, embeddings or fused).")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Search an index. Without --encoder, BM25 ranks the documents. The search of embeddings is exact.
 
-    With --fuse, both searches give --k documents each, and a document that one of them did not find gets the lowest
-    score of that search.
+    With --fuse, BM25 and embeddings find --k documents each. If one of these searches does not find a document, the
+    document gets the lowest score of this search.
 
     Example: `rankgrad text search indexes/cranfield --out run.txt`
 
@@ -118,7 +118,7 @@ def _print_hits(collection: "Collection", hits: dict[str, float]) -> None:
 
 
 def snippet(text: str, query: str, length: int = SNIPPET) -> str:
-    """Return a part of a text, from a little before the first long word of the query.
+    """Return a part of a text. The part begins shortly before the first long word of the query.
 
     Example:
         >>> snippet("A study of flow over a wing in a slipstream.", "the wing", length=20)

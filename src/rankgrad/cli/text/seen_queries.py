@@ -1,4 +1,4 @@
-"""Find the queries that text runs have seen, and warn if a result is measured on them."""
+"""Find the queries that text runs used in training or validation, and warn if a result is measured on them."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ def warn_if_seen(models: Iterable[str | Path | None], measured: Mapping[str, str
     """Warn if text runs, their teachers or their initial models were trained or validated on measured queries.
 
     Args:
-        models: folders or names of models and encoders. Those that no text run wrote are left out.
+        models: folders or names of models and encoders. A model that no text run wrote is ignored.
         measured: text of each measured query, by id.
     """
     names, found = [], set()
@@ -19,19 +19,19 @@ def warn_if_seen(models: Iterable[str | Path | None], measured: Mapping[str, str
         try:
             seen = measured.items() & _seen_by(lists).items()
         except (OSError, ValueError):
-            text = f"the queries of {folder} are not known, because its index {lists.index} or its files cannot be read"
+            text = f"the training queries of {folder} are unknown: its files or the index {lists.index} cannot be read"
             warnings.warn(text, stacklevel=2)
             continue
         if seen:
             names.append(f"{folder} ({'no fold' if lists.fold is None else f'fold {lists.fold} of {lists.folds}'})")
             found |= seen
     if found:
-        text = f"{len(found):,} of {len(measured):,} measured queries were seen in the training of {', '.join(names)}"
+        text = f"{len(found):,} of {len(measured):,} measured queries were used in the training of {', '.join(names)}"
         warnings.warn(text, stacklevel=2)
 
 
 def _all_runs(models: Iterable[str | Path | None]) -> dict[Path, TextLists]:
-    """Return the text runs among models, with the runs that they learned from or started from, by folder."""
+    """Return the text runs among models, by folder. Include the runs of their teachers and of their initial models."""
     from rankgrad.cli.text.text_models import is_model
     from rankgrad.models.folder import read_config
     from rankgrad.text.encoder_files import ENCODER, STATIC
@@ -54,7 +54,7 @@ def _all_runs(models: Iterable[str | Path | None]) -> dict[Path, TextLists]:
 def _seen_by(lists: TextLists) -> dict[str, str]:
     """Return the text of each query in the training and validation lists of a run, by id.
 
-    Without a teacher, only queries with labels count. A run on pseudo queries has real queries for validation only.
+    Without a teacher, only queries with labels count. A run with pseudo queries uses real queries only for validation.
     """
     from rankgrad.cli.text.first_stage import queries_of_fold
     from rankgrad.cli.text.index_folder import IndexFolder

@@ -16,7 +16,7 @@ _INT, _FLOAT = "<int>", "<float>"
 # Help, default and kind of each setting, except the encoder.
 _HELP = {
     "model": ("bi_encoder or cross_encoder", "bi_encoder", TEXT),
-    "loss": ("Loss, see rankgrad list losses", "softmax", TEXT),
+    "loss": ("Loss, see `rankgrad list losses`", "softmax", TEXT),
     "epochs": ("Maximum number of epochs", "5", _INT),
     "batch_size": ("Number of lists per batch", "16", _INT),
     "list_size": ("Maximum documents per training list", "32", _INT),
@@ -27,7 +27,7 @@ _HELP = {
     "device": ("auto, cpu or cuda", "auto", TEXT),
     "sampling": ("Documents of a training list: relevant, pairs or random", "relevant", TEXT),
     "accumulation": ("Number of batches per step of the optimiser", "1", _INT),
-    "optimiser": ("Optimiser, as in rankgrad train", "adamw", TEXT),
+    "optimiser": ("Optimiser, as in `rankgrad train`", "adamw", TEXT),
     "head_lr": ("Learning rate of the head of a cross-encoder; none means --lr", "none", _FLOAT),
     "loss_lr": ("Learning rate of the loss's parameters; none means --lr", "none", _FLOAT),
     "weight_decay": ("Weight decay", "0.01", _FLOAT),
@@ -37,18 +37,18 @@ _HELP = {
     "temperature": ("Temperature of the cosine of a bi-encoder", "0.05", _FLOAT),
     "passages": ("Long documents: first passage, mean of the passages, or best passage", "first", TEXT),
     "max_document": ("Maximum number of tokens of a split document", "none", _INT),
-    "chunk": ("Number of inputs that the encoder reads at once; memory depends on it", "64", _INT),
-    "checkpointing": ("true: compute activations again, to save memory", "False", "<bool>"),
+    "chunk": ("Number of inputs that the encoder reads at once; more inputs need more memory", "64", _INT),
+    "checkpointing": ("true: compute activations twice, which saves memory", "False", "<bool>"),
     "patience": ("Maximum epochs without improvement", "none", _INT),
     "precision": ("Precision: fp32 or bf16", "fp32", TEXT),
 }
 
 
 def with_setting_options(**defaults: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds the options of all settings; the command gets the given ones as `settings`.
+    """Return a decorator that adds the options of all settings. The command receives the values as `settings`.
 
     Args:
-        defaults: other defaults of settings, by the names of the options.
+        defaults: defaults of this command, by option name, if they differ from the usual defaults.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

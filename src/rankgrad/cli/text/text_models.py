@@ -1,4 +1,4 @@
-"""Load the text rankers that an option names: a folder that rankgrad wrote, another folder, or a name on the hub."""
+"""Load a text ranker or an encoder from a folder of rankgrad, from another folder, or from the Hugging Face hub."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ def check_exists(option: str, name: str) -> None:
 
 
 def encoder_of(name: str) -> str:
-    """Return the encoder that a training starts from: that of a model of rankgrad, an absolute folder, or a name."""
+    """Return the encoder of a training: the folder in a model of rankgrad, another folder (absolute), or a name."""
     from rankgrad.text.encoder_files import ENCODER, STATIC
 
     check_exists("encoder", name)
@@ -61,7 +61,9 @@ def load_text_model(name: str, device: str) -> "TextModel":
     if is_model(name):
         found = load_model(Path(name), device)
         if not isinstance(found, TextModel):
-            bad_value("model", "be a text ranker that rankgrad text train wrote", f"{name}, a ranker of features")
+            bad_value(
+                "model", "be a text ranker, written by `rankgrad text train`", f"{name}, a ranker that uses features"
+            )
         return found
     kind = CrossEncoderRanker if _classifies(name) else BiEncoderRanker
     return kind(name, device=check_device(device)).fitted()
@@ -78,13 +80,13 @@ def load_bi_encoder(name: str, device: str) -> "BiEncoderRanker":
 
 
 def embeddings_of(folder: "IndexFolder", collection: "Collection", ranker: "BiEncoderRanker", keep: bool) -> Any:
-    """Return the embeddings of all documents, `(documents, width)`, from a file in the index folder if there is one.
+    """Return the embeddings of all documents, `(documents, width)`. Read the file in the index folder, if it exists.
 
     Args:
         folder: index folder.
         collection: collection of the folder.
         ranker: bi-encoder.
-        keep: True to write the file, if it does not exist.
+        keep: True to write this file, if it does not exist.
     """
     import numpy as np
 

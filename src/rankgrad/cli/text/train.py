@@ -12,14 +12,14 @@ from rankgrad.cli.text.setting_options import with_setting_options
 def train(
     settings: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)],
-    index: Annotated[Path | None, typer.Argument(help="Folder that rankgrad text index wrote.")] = None,
+    index: Annotated[Path | None, typer.Argument(help="Index folder, written by `rankgrad text index`.")] = None,
     encoder: Annotated[
         str | None, typer.Option(help="Folder or Hugging Face name of the encoder.", show_default=False)
     ] = None,
     run: Annotated[Path | None, typer.Option(help="TREC run with the candidates (BM25).")] = None,
     depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
-    holdout: Annotated[float | None, typer.Option(help="Share for validation without --fold (0.2).")] = None,
+    holdout: Annotated[float | None, typer.Option(help="Validation share without --fold (0.2).")] = None,
     pseudo: Annotated[bool, typer.Option("--pseudo", help="Use parts of documents as queries.")] = False,
     init_model: Annotated[Path | None, typer.Option(help="Folder of a text ranker to start from.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
@@ -31,20 +31,20 @@ def train(
     qrels: Annotated[
         Path | None, typer.Option(help="File of labels (default: those of the index).", hidden=True)
     ] = None,
-    folds: Annotated[int | None, typer.Option(help="Number of parts of the queries (5).", hidden=True)] = None,
+    folds: Annotated[int | None, typer.Option(help="Number of folds (5).", hidden=True)] = None,
     add_relevant: Annotated[
         bool | None,
         typer.Option(
             "--add-relevant/--no-add-relevant",
-            help="Add relevant documents that the run did not find to training lists (yes).",
+            help="Add relevant documents that are not in the run to the training lists (yes).",
             hidden=True,
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Fine-tune a text ranker with any loss, and keep its best validation epoch.
+    """Fine-tune a text ranker with any loss, and save the best epoch on validation.
 
-    With --fold, three parts of five are for training, one for validation, and one for the test that is printed.
+    With --fold, the queries are divided into five parts: three for training, one for validation, and one for the test.
 
     Example: `rankgrad text train INDEX --encoder MODEL --fold 1 --out runs/a`
     """

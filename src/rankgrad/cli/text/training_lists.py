@@ -1,4 +1,4 @@
-"""The lists of a text run: the options that determine them, their record in the folder of the run, and their parts."""
+"""Read the lists of a text run, divide the lists into parts, and record the options that determine the lists."""
 
 import json
 import warnings
@@ -32,21 +32,21 @@ class TextLists:
     """Options of the command line that determine the lists of a text run."""
 
     index: str  # folder of the index
-    queries: str | None = None  # file of queries; None for those of the index
-    qrels: str | None = None  # file of labels; None for those of the index
+    queries: str | None = None  # file of queries; None for the queries of the index
+    qrels: str | None = None  # file of labels; None for the labels of the index
     run: str | None = None  # TREC run with the candidates; None for BM25
     depth: int | None = None  # documents per query; None for the default
     fold: int | None = None  # number of the fold; None to hold out validation lists
     folds: int = 5  # number of folds
-    holdout: float = HOLDOUT  # share of the training lists for validation, without a fold
+    holdout: float = HOLDOUT  # share of the lists to hold out for validation, if `fold` is None
     seed: int = 0  # random seed of held-out lists and pseudo queries
     pseudo: bool = False  # True to train on pseudo queries
-    add_relevant: bool = True  # True to add relevant documents that the run did not find to training lists
+    add_relevant: bool = True  # True to add relevant documents that are not in the run to the training lists
     init_model: str | None = None  # model that the training starts from
     teacher: str | None = None  # distillation: model, TREC run, or order of documents
     standardise: str = "none"  # distillation: standardisation of the teacher's scores
     temperature: float = 1.0  # distillation: temperature of the teacher's scores
-    fuse: bool = False  # distillation: True to add the z-scores of the first run to those of the teacher
+    fuse: bool = False  # distillation: True to add the z-scores of the candidate run and of the teacher
 
     def keep(self, folder: Path) -> None:
         """Record the options in the folder of a run."""
@@ -91,7 +91,7 @@ class TextLists:
             if not 0 < self.temperature < float("inf"):
                 bad_value("temperature", "be above 0 and finite", self.temperature)
             if self.fuse and self.teacher is not None and teacher_kind(self.teacher) == "order":
-                bad_value("fuse", "not be given for an order, which has no scores", "both")
+                bad_value("fuse", "not be given if the teacher is an order, because an order has no scores", "both")
 
         def files() -> None:
             for name in ("queries", "qrels", "run"):
@@ -102,7 +102,7 @@ class TextLists:
         together(numbers, teacher, files, lambda: IndexFolder.open(Path(self.index)))
 
     def read(self) -> "ListParts":
-        """Return the lists, before a teacher has given them labels."""
+        """Return the lists with the labels of the index, without labels of a teacher."""
         from rankgrad.cli.text.index_folder import IndexFolder
         from rankgrad.errors import bad_value
         from rankgrad.text import candidate_lists
@@ -131,14 +131,14 @@ class TextLists:
         return self._pseudo(collection, parts) if self.pseudo else parts
 
     def named_parts(self) -> tuple[str, dict[str, "Dataset"], list[str]]:
-        """Return the name of the collection, the lists by name, and no warnings, for `rankgrad report`."""
+        """Return the name of the collection, the lists by name, and an empty list of warnings."""
         parts = self.read()
         known = {"train": parts.train, "validation": parts.validation, "test": parts.test}
         name = parts.collection.name + ("" if self.fold is None else f", fold {self.fold}")
         return name, {part: data for part, data in known.items() if data is not None}, []
 
     def _divided(self, parts: "ListParts", whole: "Dataset") -> "ListParts":
-        """Return the training, validation and test lists of a fold, or of a hold-out."""
+        """Return the parts with the lists of the fold; without a fold, hold out validation lists."""
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out
         from rankgrad.text import folds
@@ -153,11 +153,11 @@ class TextLists:
         return replace(parts, train=train, validation=_judged(divided.validation), test=divided.test)
 
     def _share(self, train: "Dataset") -> float:
-        """Return the share of lists to hold out: 0 for the lists of a teacher without labels."""
+        """Return the share of lists to hold out; 0 if there is a teacher, and no document is labelled as relevant."""
         return 0.0 if self.teacher is not None and not (train.labels > 0).any() else self.holdout
 
     def _pseudo(self, collection: "Collection", parts: "ListParts") -> "ListParts":
-        """Return the parts with training lists of pseudo queries; without a fold, some of them are for validation."""
+        """Return the parts with lists of pseudo queries for training; without a fold, hold out some for validation."""
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out
         from rankgrad.text import pseudo_lists
@@ -170,7 +170,7 @@ class TextLists:
         return replace(parts, train=split.train, validation=split.validation)
 
     def _order(self) -> "Run | None":
-        """Return the order of documents that the teacher gave, as a run; None if the teacher is of another kind."""
+        """Return the order of documents as a run; None if the teacher is not an order."""
         if self.teacher is None or teacher_kind(self.teacher) != "order":
             return None
         order = read_order(Path(self.teacher))
@@ -182,10 +182,10 @@ class ListParts:
     """The lists of a text run."""
 
     collection: "Collection"
-    run: "Run | None" = None  # first run of all queries
+    run: "Run | None" = None  # candidate run of all queries
     train: "Dataset | None" = None
     validation: "Dataset | None" = None
-    test: "Dataset | None" = None  # test lists of a fold
+    test: "Dataset | None" = None  # test lists of the fold; None without a fold
 
 
 def teacher_kind(teacher: str) -> str:

@@ -1,4 +1,4 @@
-"""Run the training of `rankgrad text train` and `rankgrad text distil`: check, resume, train, measure."""
+"""Run `rankgrad text train` and `rankgrad text distil`: check the options, train or resume, and evaluate."""
 
 import shlex
 from pathlib import Path
@@ -37,7 +37,7 @@ def train_text_ranker(
         command: `train` or `distil`.
         settings: given settings of `rankgrad.text.TextSettings`, except the encoder.
         given: given options of `TextLists`.
-        encoder: folder or name of the encoder, if it is given.
+        encoder: folder or name of the encoder; None if it is not given.
         out: folder of the run.
         resume: True to resume the run in `out`.
         overwrite: True to replace the run in `out`.
@@ -79,7 +79,7 @@ def _nothing(lists: TextLists, out: Path, where: str) -> str:
     from rankgrad.cli.text.scoring import partial_file
 
     if lists.teacher is not None and partial_file(out / TEACHER_RUN).is_file():
-        return f"The scores of the teacher are kept. To resume: {where}"
+        return f"The scores of the teacher are saved. To resume: {where}"
     return "No epoch is complete: there is nothing to resume."
 
 
@@ -98,7 +98,7 @@ def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
         if "index" not in known:
             bad_value("index", "be given, unless a run is resumed", None)
         if "fold" in known and "holdout" in known:
-            bad_value("holdout", "not be given with --fold, which has a validation part", "both")
+            bad_value("holdout", "not be given with --fold, because each fold has a validation part", "both")
         return TextLists(**known)
     kept = TextLists.kept(resumed)
     for name, value in known.items():
@@ -108,7 +108,7 @@ def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
 
 
 def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resumed: Path | None) -> dict[str, Any]:
-    """Return the settings, including those that a resumed run or the network of `--init-model` recorded."""
+    """Return the given settings, and the recorded settings of a resumed run or of the network of `--init-model`."""
     from rankgrad.cli.text.text_models import encoder_of, is_model
     from rankgrad.cli.train import kept_settings
     from rankgrad.errors import bad_value
@@ -123,9 +123,11 @@ def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resu
             bad_value("init_model", "be the folder of a text ranker", lists.init_model)
         known = read_config(lists.init_model).get("settings", {})
         if known.get("model") not in ("bi_encoder", "cross_encoder"):
-            bad_value("init_model", "be the folder of a text ranker", f"{lists.init_model}, a ranker of features")
+            bad_value(
+                "init_model", "be the folder of a text ranker", f"{lists.init_model}, a ranker that uses features"
+            )
         if given.get("model", known["model"]) != known["model"]:
-            got = f"a {known['model']}; --encoder {lists.init_model} takes only its encoder"
+            got = f"a {known['model']}; --encoder {lists.init_model} uses only the encoder of this model"
             bad_value("init_model", f"be a {given['model']}", got)
         start = {name: known[name] for name in _OF_NETWORK if name in known}
         start["encoder"] = encoder_of(lists.init_model)
@@ -161,7 +163,7 @@ def _run(
     for name, part in sizes.items():
         console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents", markup=False)
     if parts.validation is None:
-        console.print("no validation lists: the last epoch is kept")
+        console.print("no validation lists: the model has the weights of the last epoch")
     device = str(settings.get("device", "auto"))
     start = None if lists.init_model is None else load(lists.init_model)
     teacher = _teacher(lists, device)
@@ -199,7 +201,7 @@ def _teacher(lists: TextLists, device: str) -> "TextModel | None":
 
 
 def _taught(lists: TextLists, train: "Dataset", teacher: "TextModel | None", out: Path, resume: bool) -> "Dataset":
-    """Return the training lists with labels from the teacher. The scores of a model are kept in the run's folder."""
+    """Return the training lists with labels from the teacher. If the teacher is a model, also save its scores."""
     from rankgrad.cli.text.scoring import partial_file, score_in_blocks
     from rankgrad.metrics import read_run, write_run
     from rankgrad.text import fuse, labels_from_order, teacher_labels, to_run
@@ -273,7 +275,7 @@ def _test_runs(model: "TrainedModel", lists: TextLists, parts: ListParts, name: 
 
 
 def _test_texts(lists: TextLists, parts: ListParts) -> dict[str, str]:
-    """Return the text of each test query with labels, by id; without a fold, there are none."""
+    """Return the text of each test query with labels, by id; without a fold, return no query."""
     from rankgrad.cli.text.first_stage import queries_of_fold
 
     if lists.fold is None or parts.test is None:

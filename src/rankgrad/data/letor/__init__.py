@@ -6,7 +6,7 @@
 - `blocks`: counts or parses one block with the compiled `parser`; `decimals`: powers of ten for the parser.
 - `errors`: the explanation of a bad line.
 - `chunks`: `stream_letor`, which reads a file of any size as a series of small data sets.
-- `summary`: the counts of the lines and documents that were read.
+- `sparse_reader`: reads files with very many features as a sparse matrix.
 """
 
 from rankgrad.data.letor.reader import read_letor

@@ -40,11 +40,11 @@ class BlockCounts:
 
 @dataclass(frozen=True)
 class ParseTarget:
-    """Arrays to which the parser writes documents."""
+    """Arrays for the parser: it writes the documents of a file or of a block to these arrays."""
 
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
-    docids: NDArray[np.uint32]  # (documents, width), one character per column; width 0 if ids are not kept
+    docids: NDArray[np.uint32]  # (documents, width), one character per column; width 0 if ids are not read
     fill: float  # number that replaces values that are not finite, if `limits` allows such values
     limits: ParserLimits
 
@@ -67,8 +67,8 @@ class ParsedBlock:
     """Result of the second pass for a block: runs of documents with the same query, and counts."""
 
     rows: NDArray[np.int64]  # (runs,), first row of each run
-    lines: NDArray[np.int64]  # (runs,), line number of this row in the file
-    qids: NDArray[Any]  # (runs,), whole numbers if every id equals `str(int(id))`, otherwise text
+    lines: NDArray[np.int64]  # (runs,), number of the line in the file that contains the first row of each run
+    qids: NDArray[Any]  # (runs,), integers if every id equals `str(int(id))`, otherwise text
     documents: int
     missing: int  # number of values that were not finite and were replaced by `fill`
     replaced: int  # number of document ids that are not UTF-8
@@ -128,7 +128,10 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
 
 
 def _convert_slow(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
-    """Convert the numbers that the parser put in `slow`; return the number of filled values, and the first bad line."""
+    """Convert the numbers that the parser stored in `slow`.
+
+    Return the number of values that `fill` replaced, and the position of the first bad line.
+    """
     filled = 0
     for row, column, start, stop, line, line_start in slow.tolist():
         with np.errstate(over="ignore"):
@@ -151,7 +154,7 @@ def _bad_line(block: Block, line: int, start: int, limits: ParserLimits) -> BadL
     wrong, expected = explain(block.text[start : block.text.index(b"\n", start)], limits)
     return BadLine(
         line,
-        f"{wrong}, and the file ends without a newline (is it truncated?)" if block.unterminated else wrong,
+        f"{wrong}, and the file ends without a newline (is the file truncated?)" if block.unterminated else wrong,
         expected,
     )
 

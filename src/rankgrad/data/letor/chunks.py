@@ -1,4 +1,4 @@
-"""Read LETOR text of any size as a series of small data sets, in one pass. Only some lists are in memory."""
+"""Read LETOR text of any size as a series of small data sets, in one pass. Only a few lists are in memory at a time."""
 
 import os
 import warnings
@@ -31,15 +31,15 @@ def stream_letor(
     sparse: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Dataset]:
-    """Yield the lists of a LETOR file in order, as small data sets of complete lists; for scoring, not for training.
+    """Yield the lists of a LETOR file in order, as small data sets of complete lists. They are only for scoring.
 
-    Errors are the same as in `read_letor`. A query that occurs again raises an error only at the end of the file.
+    Errors are the same as in `read_letor`. If a query occurs again, the error is raised only at the end of the file.
 
     Args:
         path: path of a file (plain, gzip or xz).
         features: number of features. A larger id is an error. Features that a line omits are 0.
         missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
-        docids: True to keep comments as document ids.
+        docids: True to read document ids from comments.
         documents: minimum number of documents in each data set, except the last.
         sparse: True for features as a SciPy matrix in the CSR format.
         progress: function that is called with the number of bytes read so far.
@@ -70,7 +70,8 @@ def parsed_blocks(
 ) -> Iterator[ChunkRows]:
     """Parse a file in a few threads, and yield its blocks that contain documents; the first bad line is an error.
 
-    With `sparse`, the features are matrices in the CSR format. The parser writes dense rows, so the blocks are small.
+    With `sparse`, the features are matrices in the CSR format. The parser first writes dense rows; to limit their
+    memory, blocks are then smaller.
     """
     limits, read = ParserLimits(features, True, fill is not None), 0
 

@@ -1,9 +1,10 @@
 """Powers of ten with which the Numba parser converts decimal text to the nearest double.
 
-A number is read as `mantissa * 10**exponent`. If both are exact as doubles (mantissa up to 2**53, exponent up to
-22), one multiplication or division rounds correctly. Otherwise the parser multiplies the mantissa by the first 128 bits
-of the power of five (Lemire, "Number Parsing at a Gigabyte per Second", 2021). This decides the rounding, except in
-rare cases. Python's `float` converts these cases, and numbers with more than 19 digits.
+A number is read as `mantissa * 10**exponent`. If a double represents both the mantissa (up to 2**53) and the power of
+ten (exponent up to 22) exactly, one multiplication or division rounds correctly. Otherwise, the parser multiplies the
+mantissa by the first 128 bits of the power of five (Lemire, "Number Parsing at a Gigabyte per Second", 2021). The
+product determines the correct rounding, except in rare cases. In these cases, and for numbers with more than 19 digits,
+Python's `float` converts the number.
 """
 
 import numpy as np
@@ -19,8 +20,8 @@ EXACT_POWERS: NDArray[np.float64] = np.array([float(10**power) for power in rang
 def powers_of_five() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Return the upper and lower 64 bits of `5**q`, scaled to 128 bits, for q from `LOWEST` to `HIGHEST`.
 
-    The proof in the paper requires this rounding: reciprocals of powers that fit in 64 bits are rounded up, all other
-    values are rounded down.
+    The proof in the paper requires this rounding: if a power has at most 64 bits, its reciprocal is rounded up; all
+    other values are rounded down.
 
     Example:
         >>> upper, lower = powers_of_five()

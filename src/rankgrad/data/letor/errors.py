@@ -15,7 +15,7 @@ _DOCID = re.compile(rb"docid\s*=\s*(\S+)", re.IGNORECASE)
 
 
 class LetorError(ValueError):
-    """Error about a file that is not LETOR text; the message is `<file>:<line>: <problem>; expected <what>`."""
+    """Error in LETOR text. The message has the form `<file>:<line>: <problem>; expected <what>`."""
 
     def __init__(self, path: Path, line: int | None, wrong: str, expected: str) -> None:
         self.path, self.line = path, line
@@ -28,7 +28,7 @@ class ParserLimits:
     """Limits on the text that the parser accepts."""
 
     width: int  # largest feature id
-    stated: bool  # True if the caller gave the width, as `features`
+    stated: bool  # True if the caller set the width with the option `features`
     missing: bool  # True if values that are not finite are replaced, False if they are an error
 
 
@@ -64,7 +64,7 @@ def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
 
 
 def docid(comment: bytes) -> str:
-    """Return the document id in a comment of a LETOR line: the value of `docid =`, otherwise the whole comment.
+    """Return the document id in a comment of LETOR text: the value of `docid =`; without it, the complete comment.
 
     Example:
         >>> docid(b"docid = GX000-00-0000000 inc = 1 prob = 0.02"), docid(b" page 7 ")
@@ -122,7 +122,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if not colon:
         return f"{_show(token)} has no colon", "`feature:value` without spaces"
     if not re.fullmatch(rb"-?\d+", name):
-        return f"feature id {_show(name)} is not a whole number", "ids from 1"
+        return f"feature id {_show(name)} is not an integer", "ids from 1"
     if len(name) > 18:
         return f"feature id {_show(name)} is longer than 18 digits", "ids from 1"
     feature = int(name)
@@ -151,7 +151,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if kind != "a number" and not limits.missing:
         return (
             f"value {_show(value)} of feature {feature} is {kind}",
-            "a finite number (or set missing= to a number that replaces it)",
+            "a finite number (or set missing= to a number that replaces such values)",
         )
     return None
 

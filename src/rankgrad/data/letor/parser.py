@@ -1,10 +1,11 @@
 """The Numba parser of LETOR text: `count_lines` for the first pass, `parse_lines` for the second.
 
-Both release the GIL, so they run in several threads. A block ends with a newline, so no loop below checks for the end
-of the text. The parser only finds a bad line. `rankgrad.data.letor.errors` reads this line again and explains the
-error.
+Both functions release the GIL, so several threads can call them at the same time. A block ends with a newline, so no
+loop below checks for the end of the text. The parser finds a bad line, but does not explain the error:
+`rankgrad.data.letor.errors` reads the line again and explains it.
 
-Compiled code is cached on disk under a hash of `_SOURCES`: all code that is compiled must be in these files.
+Compiled code is cached on disk, in a folder whose name contains a hash of the files `_SOURCES`. Therefore, all compiled
+code must be in these files.
 """
 
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
@@ -85,7 +86,7 @@ def _nearest_double(mantissa, exponent):
 
 @_inner
 def _word(text, at, word):
-    """Return the position after `word` if LETOR text has it at position `at`, in upper or lower case; otherwise -1."""
+    """Return the position after `word` if this word is at position `at` of LETOR text, in any case; otherwise -1."""
     for letter in word:
         if text[at] | _LOWER != letter:
             return -1
@@ -95,7 +96,7 @@ def _word(text, at, word):
 
 @_inner
 def _digits(text, at, value):
-    """Append the digits at position `at` to `value`, modulo 2**64; return the new value and the position after them."""
+    """Append the digits at position `at` to `value`, modulo 2**64. Return the value and the end of the digits."""
     digit = np.uint64(text[at]) - np.uint64(_ZERO)
     while digit <= np.uint64(9):
         value = value * np.uint64(10) + digit
@@ -106,7 +107,7 @@ def _digits(text, at, value):
 
 @_inner
 def _number(text, at):
-    """Read the number at position `at` of LETOR text; return its kind, its value and the position after it."""
+    """Read the number at position `at` of LETOR text; return its kind, its value and the position after the number."""
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
@@ -167,7 +168,7 @@ def _blank(c):
 
 @_inner
 def _skip(text, at):
-    """Return the position after the blanks at position `at`; -1 if there is a carriage return before the line's end."""
+    """Return the position after the blanks at position `at`; -1 if a carriage return is not at the end of the line."""
     while _blank(text[at]):
         if text[at] == _RETURN and text[at + 1] != _NEWLINE:
             return -1
@@ -202,7 +203,7 @@ def _character(text, at, stop):
 
 @_inner
 def _docid(text, at):
-    """Return start and stop of the document id in a comment, the end of its line, and True if the comment is valid."""
+    """Return start and stop of the document id in a comment, the end of the line, and True for a valid comment."""
     at += 1
     start = at
     while _blank(text[start]):
@@ -275,7 +276,7 @@ def count_lines(text, docids, tally):
 
 @_inner
 def _qid_kind(text, start, stop):
-    """Return 0 for a query id that is a whole number (`12`), 1 for other text (`012`), -1 for an invalid query id."""
+    """Return 0 for a query id that is an integer (`12`), 1 for other text (`012`), -1 for an invalid query id."""
     if not 0 < stop - start <= LONGEST_ID:
         return -1
     first = start + (text[start] == _MINUS)
@@ -295,9 +296,9 @@ def _qid_kind(text, start, stop):
 def parse_lines(text, state, features, labels, docids, fill, strict, starts, slow):
     """Parse the lines of LETOR text from position `state[AT]`; return `DONE`, `FULL`, `NO_ROW` or `BAD`.
 
-    `starts` has one row per list: row, line, start and stop of the qid in the text. `slow` has one row per number that
-    Python converts: row, column (-1 for the label), start and stop in the text, line, start of the line. `FULL` is
-    returned if `slow` may be too small for the numbers of the next line.
+    `starts` gets one row per list: first row of the list, its line, start and stop of the query id in the text. `slow`
+    gets one row per number that Python converts: row, column (-1 for the label), start and stop in the text, line,
+    start of the line. `FULL` is returned if `slow` may be too small for the numbers of the next line.
     """
     qid, qid_stop = 0, -1
     if state[LISTS] > 0:

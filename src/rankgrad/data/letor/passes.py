@@ -2,7 +2,7 @@
 
 The first pass counts documents and features, and finds the length of the longest document id. Then the arrays of the
 result are allocated with their exact size, in memory or mapped to a file. The second pass writes to these arrays. So
-reading needs little memory in addition to the result.
+reading needs little memory in addition to the memory of the result.
 """
 
 import math
@@ -75,8 +75,8 @@ def read_files(
 ) -> tuple[dict[str, Any], ReadSummary]:
     """Read LETOR files in two passes; return the arrays of a data set and a summary.
 
-    `new(name, shape, dtype)` must return an array of zeros. `hashes` has one function per file, which is called once
-    with each piece of the file, before decompression.
+    `new(name, shape, dtype)` must return an array of zeros. `hashes` contains one function per file. This function is
+    called once with each piece of the file, before decompression.
     """
     begun = time.perf_counter()
     stamps = [_stamp(path) for path in files]
@@ -205,9 +205,9 @@ class _Reading:
 class LineShape:
     """Common properties of all lines of a LETOR file, to detect a truncated last line.
 
-    The last line is truncated if it has fewer features than every line before it, or if it is the only line without a
-    comment. Truncation inside the last value or comment is not detected. If the lines of a file have different
-    features, truncation is also not detected.
+    The last line is considered truncated if it has fewer features than all earlier lines, or if it is the only line
+    without a comment. Truncation inside the last value or comment is not detected. If earlier lines have different
+    features, and some of them have no comment, truncation is detected only if the last line has no feature.
     """
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ class LineShape:
             wrong, expected, sure = "no feature", "features, as on all earlier lines", False
         else:
             return None
-        bad = BadLine(block.line, f"{wrong}, and the file ends without a newline (is it truncated?)", expected)
+        bad = BadLine(block.line, f"{wrong}, and the file ends without a newline (is the file truncated?)", expected)
         if sure:
             return bad
         warnings.warn(f"{path}:{bad.line}: {bad.wrong}; expected {bad.expected}", stacklevel=2)
@@ -287,7 +287,7 @@ class _Meter:
 
 
 def in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
-    """Call `work` for each block in the threads of `pool`; yield the results in order, with few blocks in memory."""
+    """Call `work` with each block in the threads of `pool`; yield the results in order. Few blocks are in memory."""
     waiting: deque[Future[_Out]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))

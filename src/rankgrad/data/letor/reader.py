@@ -34,22 +34,23 @@ def read_letor(
     """Read LETOR / SVMLight files (plain, gzip or xz) as one data set; a bad line raises a `LetorError`.
 
     Features that a line omits are 0. A value is `float(text)` rounded to float32. The documents of a query are on
-    consecutive lines. A list may continue from the end of one file to the start of the next. A last line without
-    a newline is truncated if it has fewer features than every line before it, or if it is the only line without a
-    comment. This is an error, or a warning if the file is small or sparse.
+    consecutive lines. A list may begin at the end of one file and continue in the next file. A last line without a
+    newline is probably truncated if it has fewer features than all earlier lines, or if it is the only line without a
+    comment. Such a line is an error; if the file is small or sparse, there is only a warning.
 
     Args:
         paths: path of a file, or paths of several files in order.
-        features: number of features; None for the largest id in the files. With None, a matrix that is large and almost
-            all 0 is an error.
-        regroup: True to group the documents by query, with queries in the order of their first documents; with False, a
-            query that occurs again is an error.
+        features: number of features; None for the largest id in the files. With None, a large matrix in which almost
+            all values are 0 is an error.
+        regroup: True to group the documents by query; queries are then in the order of their first documents. With
+            False, a query that occurs again is an error.
         missing: number that replaces NaN, infinities and values too large for float32; with "error", they are an error.
-        docids: True to keep document ids: the value of `docid =` in the comment of a line, otherwise the whole comment.
+        docids: True to read document ids: the value of `docid =` in a comment; without it, the complete comment.
         sparse: True for features as a SciPy matrix in the CSR format, for files with very many features. Then `cache`
             must be None, and `report` is not called.
-        cache: folder for a cache of the arrays. Later calls map these arrays if files and options are the same.
-        verify: True to compare a hash of each complete file and array, not only of its first and last megabyte.
+        cache: folder for a cache of the arrays. Later calls with the same files and options map these arrays.
+        verify: True to check the cache by hashes of complete files and arrays; with False, only their first and last
+            megabytes are checked.
         report: function that is called with a `ReadSummary`, for example `print`.
         progress: function that is called with the number of bytes read so far and the total number of bytes.
 
@@ -91,7 +92,7 @@ def _width(features: int | None) -> int | None:
     if features is None:
         return None
     if isinstance(features, bool) or not hasattr(features, "__index__"):
-        bad_type("features", "be a whole number or None", type(features).__name__)
+        bad_type("features", "be an integer or None", type(features).__name__)
     if features < 1:
         bad_value("features", "be at least 1", features)
     return int(features)

@@ -1,4 +1,4 @@
-"""Read LETOR text with very many features: a sparse matrix keeps only the values that are not 0."""
+"""Read LETOR text with very many features as a sparse matrix, which stores only the values that are not 0."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,14 +26,14 @@ def read_sparse(
 ) -> Dataset:
     """Read LETOR files as one data set whose features are a SciPy matrix in the CSR format.
 
-    Only a few megabytes of rows are dense at a time.
+    Only a few blocks of rows are dense at a time, with about 32 MB per block or less.
 
     Args:
         files: paths of the files, in order.
         features: number of features; None for the largest id in the files.
         regroup: True to group the documents by query.
         fill: number that replaces values that are not finite; None if they are an error.
-        docids: True to keep document ids.
+        docids: True to read document ids from comments.
         name: name of the data set.
         progress: function that is called with the number of bytes read so far and the total number of bytes.
     """
@@ -66,7 +66,7 @@ def read_sparse(
 
 
 class _AnyOrder(QueryRuns):
-    """Runs of queries that may occur again."""
+    """Query runs in any order: a query may occur again without an error."""
 
     def check(self) -> None:
         return

@@ -35,21 +35,21 @@ class Block:
 
 
 def split_block(block: Block, lines: int) -> Iterator[Block]:
-    """Yield the lines of a block in parts of at most `lines` lines, at least one line per part."""
+    """Divide a block into parts of at most `lines` lines; each part has at least one line."""
     kept, number = block.text.splitlines(keepends=True), max(1, lines)
     for start in range(0, len(kept), number):
         yield replace(block, text=b"".join(kept[start : start + number]), line=block.line + start)
 
 
 def check_file(path: Path) -> None:
-    """Check that the path of LETOR text is a regular file, which can be read twice."""
+    """Check that the path of LETOR text is a regular file, because the file is read twice."""
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder; expected a file of LETOR text")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; expected a file of LETOR text")
     if not path.is_file():
         raise LetorError(
-            path, None, "not a regular file", "a file that can be read twice: first to count, then to parse"
+            path, None, "not a regular file", "a regular file, which can be read twice: to count, and to parse"
         )
 
 
@@ -96,7 +96,7 @@ def _decompressed(file: BinaryIO, path: Path, on_read: Callable[[bytes], None]) 
     for mark, what in _FOREIGN.items():
         if start.startswith(mark):
             raise LetorError(
-                path, 1, f"{what} (the file starts with {mark!r})", "UTF-8 or ASCII text, plain, gzip or xz"
+                path, 1, f"{what} (the file starts with {mark!r})", "plain, gzip or xz data with UTF-8 or ASCII text"
             )
     file.seek(0)
     if start.startswith(b"\x1f\x8b"):
@@ -123,7 +123,7 @@ def _raw(file: BinaryIO, on_read: Callable[[bytes], None], size: int) -> Iterato
 
 
 def _inflate(pieces: Iterator[bytes], new: Callable[[], Any], kind: str) -> Iterator[bytes]:
-    """Decompress one or more consecutive streams, in pieces of at most `_PIECE` bytes at any compression ratio."""
+    """Decompress one or more consecutive streams. Yield pieces of at most `_PIECE` bytes for any compression ratio."""
     engine = None
     for waiting in pieces:
         while waiting or not getattr(engine, "needs_input", True):

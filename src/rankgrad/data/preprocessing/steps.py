@@ -1,8 +1,8 @@
 """The preprocessing steps; `pipeline` combines them.
 
 A step is a small frozen object. `fit` returns a fitted copy. Statistics are computed in float64 and block by block, so
-mapped data is never copied as a whole. `transform` takes NumPy arrays or PyTorch tensors, and returns float32 values of
-the same type. A feature that is constant in the training data becomes 0, never NaN.
+only one block of mapped data is in memory. `transform` accepts a NumPy array or a PyTorch tensor, and returns float32
+values as an array or a tensor. Steps that standardise replace a constant feature by 0, never by NaN.
 """
 
 import sys
@@ -28,7 +28,7 @@ def is_tensor(x: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class PreprocessingStep:
-    """One preprocessing step. `fitted` names the fields that `fit` computes; all other fields are options."""
+    """One preprocessing step. `fitted` has the names of the fields that `fit` computes; other fields are options."""
 
     name: ClassVar[str] = ""
     fitted: ClassVar[tuple[str, ...]] = ()
@@ -38,7 +38,7 @@ class PreprocessingStep:
         return self
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
-        """Return the features `x (..., f)` after this step; a step that uses lists needs `offsets` or `mask`."""
+        """Return the features `x (..., f)` after this step. A step that depends on lists needs `offsets` or `mask`."""
         raise NotImplementedError
 
     def _array(self, name: str, like: Array) -> Array:
@@ -110,7 +110,7 @@ class StandardisePerQuery(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class SignedLog1p(PreprocessingStep):
-    """Replace x by `sign(x) log(1 + |x|)`, which reduces heavy tails; the sign of x is kept, and 0 remains 0."""
+    """Replace x by `sign(x) log(1 + |x|)`, which reduces heavy tails; the sign does not change, and 0 remains 0."""
 
     name: ClassVar[str] = "log1p"
 
@@ -137,10 +137,11 @@ class Clip(PreprocessingStep):
 
 @dataclass(frozen=True, eq=False)
 class Quantile(PreprocessingStep):
-    """Replace each value by its quantile in the training data, as a normal score or a number from 0 to 1.
+    """Replace each value by its quantile level in the training data, as a number from 0 to 1 or as a normal score.
 
-    The function is linear between `knots` and constant outside them. If many documents have the same value, this value
-    becomes the middle of its quantiles. Knots are computed from at most `sample` rows, drawn at random.
+    The new value is a function of the old value. This function is linear between the `knots`, and constant below the
+    first knot and above the last knot. If many documents have the same value, several quantile levels belong to this
+    value; the middle of these levels is used. Knots are computed from a random sample of at most `sample` rows.
     """
 
     name: ClassVar[str] = "quantile"
@@ -154,7 +155,7 @@ class Quantile(PreprocessingStep):
     def __post_init__(self) -> None:
         one_of("output", self.output, ("normal", "uniform"))
         if not isinstance(self.sample, int) or self.sample < 1:
-            bad_value("sample", "be a whole number of at least 1", show(self.sample))
+            bad_value("sample", "be an integer of at least 1", show(self.sample))
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "Quantile":
         x = _sampled(blocks, self.sample)
@@ -200,7 +201,7 @@ KINDS: dict[str, type[PreprocessingStep]] = {
 
 
 def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
-    """Return, for standardising, the index of the list of each row, `(rows,)`, and the list lengths, `(lists, 1)`."""
+    """Return, for each row, the index of its list, `(rows,)`, and the lengths of the lists, `(lists, 1)`."""
     if is_tensor(x):
         import torch
 
@@ -212,7 +213,7 @@ def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
 
 
 def _sums(x: Array, owner: Array, count: Array) -> Array:
-    """Return, for standardising, the sum of the rows of each list, `(lists, f)`; 0 for a list without documents."""
+    """Return the sum of the rows of each list, `(lists, f)`; 0 for a list without documents."""
     if is_tensor(x):
         return x.new_zeros(len(count), x.shape[1]).index_add(0, owner, x)
     sums = np.zeros((len(count), x.shape[1]))
@@ -223,7 +224,7 @@ def _sums(x: Array, owner: Array, count: Array) -> Array:
 
 
 def _sampled(blocks: Iterable[NDArray[np.float32]], size: int) -> NDArray[np.float32]:
-    """Draw at most `size` training rows at random for `Quantile`; the same blocks always give the same rows."""
+    """Return a random sample of at most `size` training rows for `Quantile`. The sample depends only on the blocks."""
     rng, kept, keys = np.random.default_rng(0), None, np.zeros(0)
     for block in blocks:
         keys = np.concatenate([keys, rng.random(len(block))])

@@ -1,4 +1,4 @@
-"""Choose the columns of a table file. Find mistakes in numbers, and warn about columns that are left out."""
+"""Choose the columns of a table file. Find mistakes in numbers, and warn about columns that are not used."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,10 @@ def choose_columns(
     model: Sequence[str] | None = None,
     categories: Mapping[str, tuple[str, ...]] | None = None,
 ) -> ChosenColumns:
-    """Choose the columns of a table; errors name the file. Warn about columns that are left out.
+    """Choose the columns of a table, and warn about columns that are not used. Errors contain the path of the file.
 
-    `categories` are those of a model or of the training table. With None, they are found in the table.
+    `categories` contains the categories of a model or of the training table. If it does not contain a categorical
+    column, the categories of this column are its distinct values in the table.
     """
     typed = [*table.typed, *(name for name in categories or () if name in table.names)]
     texts = [name for name in model or () if table.numeric.get(name) is False and name not in typed]
@@ -59,7 +60,10 @@ def choose_columns(
 def _categories(
     table: TableFile, columns: Sequence[str], known: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the categories of each categorical column. Categories that are not known are found in one pass."""
+    """Return the categories of each categorical column.
+
+    If `known` does not contain a column, its categories are its distinct values. One pass over the table finds them.
+    """
     found: dict[str, set[Any]] = {name: set() for name in columns if name not in known}
     for batch in table.batches([*found]) if found else ():
         for name, values in found.items():
@@ -75,7 +79,10 @@ def as_dictionary(column: Any) -> Any:
 
 
 def _check_numbers(table: TableFile, columns: Sequence[str]) -> None:
-    """Raise an error if most values of a text column in a text file are numbers: then the others are mistakes."""
+    """Raise an error if most values of a text column are numbers. Then the other values are probably mistakes.
+
+    Only columns of text files are checked.
+    """
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -91,5 +98,5 @@ def _check_numbers(table: TableFile, columns: Sequence[str]) -> None:
             if 2 * int((number & filled).sum()) > int(filled.sum()) and not (number | ~filled).all():
                 row = int(np.flatnonzero(~number & filled)[0])
                 wrong = f"{values[row].as_py()[:80]!r} in column {name!r}"
-                raise TableError(table.path, row + 1, wrong, "a number (or leave the column out with drop=)")
+                raise TableError(table.path, row + 1, wrong, "a number (or exclude the column with drop=)")
         return  # the first block decides, as it does for the types

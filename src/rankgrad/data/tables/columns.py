@@ -22,7 +22,7 @@ INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # column that pandas w
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a table, as a user names them. With None, a column with a usual name is taken.
+    """Columns of a table. If `label`, `qid` or `docid` is None, a column with a usual name is used.
 
     Args:
         label: column of the labels; usual names are `label`, `relevance`, `grade` and `rel`.
@@ -30,11 +30,11 @@ class Columns:
         features: names or patterns (`bm25*`) of the feature columns; None for all numeric columns that have no other
             purpose.
         drop: names or patterns of columns that are not features.
-        docid: column of the document ids; usual names are `docid`, `doc_id`, `document_id` and `documentid`. A table
-            may have no such column.
+        docid: column of the document ids; usual names are `docid`, `doc_id`, `document_id` and `documentid`. This
+            column is optional.
         weight: column of the document weights; None for no weights.
-        categorical: names or patterns of feature columns that are categories, such as texts or ids. Columns whose type
-            is categorical (in pandas, polars and Arrow) need not be given.
+        categorical: names or patterns of the categorical features, for example columns of texts or ids. Columns of a
+            categorical type (of pandas, polars or Arrow) are always categorical.
     """
 
     label: str | None = None
@@ -52,7 +52,7 @@ class Columns:
                 object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
 
     def __bool__(self) -> bool:
-        """Return True if at least one column is given."""
+        """Return True if the user named at least one column."""
         return self != ANY
 
 
@@ -61,15 +61,15 @@ ANY = Columns()  # nothing is given: columns with usual names
 
 @dataclass(frozen=True)
 class ChosenColumns:
-    """The columns of one table: label, query id, features, and others."""
+    """The columns of one table: label, query id, features, and optional columns."""
 
-    label: str | None  # None if the table has no labels, which only scoring allows
+    label: str | None  # None if the table has no labels; such a table is only for scoring
     qid: str
     features: tuple[str, ...]
     docid: str | None = None
     weight: str | None = None
-    unused: tuple[str, ...] = ()  # columns without a purpose, such as text
-    categorical: tuple[str, ...] = ()  # features that are categorical
+    unused: tuple[str, ...] = ()  # columns that are not used, such as columns of text
+    categorical: tuple[str, ...] = ()  # names of the categorical features
 
     @property
     def keys(self) -> list[str]:
@@ -89,12 +89,13 @@ def choose(
     """Choose the columns of a table.
 
     Args:
-        given: columns that the user gave.
-        numeric: for each column of the table, True if the column has numbers.
+        given: columns that the user named.
+        numeric: for each column of the table, True if the column contains numbers.
         labelled: True if the table must have labels.
-        model: names of the features of a model, in its order; the table must have all of them.
-        partitions: columns that are in the names of folders; they are features only if they are given.
-        typed: columns whose type is categorical.
+        model: names of the features of a model, in the order of the model; the table must have all these columns.
+        partitions: columns whose values are in the names of folders, such as `year=2024`. A column of this kind is a
+            feature only if the user named it.
+        typed: columns of a categorical type.
     """
     categorical = {*_matching("categorical", given.categorical, numeric), *typed}
     numeric = {column: known or column in categorical for column, known in numeric.items()}
@@ -133,7 +134,7 @@ def choose(
 
 
 def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool) -> str | None:
-    """Return the column for a purpose: the given column, otherwise a column with a usual name."""
+    """Return the column for `role`: the column `given`; if `given` is None, a column with a usual name."""
     names = list(columns)
     if given is not None:
         if given not in names:
@@ -150,7 +151,7 @@ def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool
 
 
 def _matching(role: str, patterns: Sequence[str], columns: Iterable[str]) -> list[str]:
-    """Return the columns with these names or patterns, in the order of the patterns and then of the table."""
+    """Return the columns that match names or patterns, sorted by pattern and then by position in the table."""
     found: dict[str, None] = {}
     names = list(columns)
     for pattern in patterns:

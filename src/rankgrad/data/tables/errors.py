@@ -1,4 +1,4 @@
-"""The error about a bad row or column of a table."""
+"""The error about a bad row or column in a table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 class TableError(ValueError):
     """Error in a table. The message has the form `<file>: row <number>: <problem>; expected <what>`.
 
-    The first row after the header is row 1. Problems of a whole file or column have no row number.
+    The first row after the header is row 1. If the problem concerns a complete file or column, there is no row number.
     """
 
     def __init__(self, path: str | Path, row: int | None, wrong: str, expected: str) -> None:
@@ -17,6 +17,6 @@ class TableError(ValueError):
 
 
 def some(names: Sequence[Any]) -> str:
-    """Return the first five names as text, and the number of the others."""
+    """Return the first five names as text, followed by the number of the other names."""
     shown = ", ".join(map(repr, names[:5]))
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

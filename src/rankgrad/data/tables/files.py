@@ -1,4 +1,4 @@
-"""Open tables in files: CSV, TSV, JSON lines, Parquet (also folders) and Arrow; rows are read in batches."""
+"""Open table files: CSV, TSV, JSON lines and Arrow files, and Parquet files or folders. Rows are read in batches."""
 
 import os
 import re
@@ -35,9 +35,9 @@ UseBlock: TypeAlias = Callable[[Any, int, int], object]
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
-    """Return the format of a table by the ending of its name; None if the path is not a table.
+    """Return the format of a table, which the ending of its name determines; None if the path is not a table.
 
-    A folder is a table if it contains Parquet files, also in its subfolders.
+    A folder is a table if the folder or one of its subfolders contains Parquet files.
 
     Example:
         >>> format_of("clicks.csv.gz"), format_of("test.parquet"), format_of("train.txt")
@@ -58,7 +58,7 @@ def open_table(path: str | os.PathLike[str], format: str | None = None) -> "Tabl
 
     Args:
         path: path of a file, or of a folder with Parquet files.
-        format: `csv`, `tsv`, `jsonl`, `parquet` or `arrow`; None to choose it by the ending of the name.
+        format: `csv`, `tsv`, `jsonl`, `parquet` or `arrow`; with None, the ending of the name determines the format.
     """
     path = Path(path)
     if format is None:
@@ -71,7 +71,7 @@ def open_table(path: str | os.PathLike[str], format: str | None = None) -> "Tabl
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("tables in files need pyarrow: pip install 'rankgrad[frames]'") from error
+        raise ModuleNotFoundError("table files need pyarrow: pip install 'rankgrad[frames]'") from error
     kinds: dict[str, Any] = {
         "csv": CsvFile,
         "tsv": CsvFile,
@@ -104,7 +104,7 @@ class TableFile(ABC):
     def __init__(self, path: Path, format: str, schema: Any, files: Sequence[Path]) -> None:
         self.path, self.format, self.schema, self.files = path, format, schema, list(files)
         self.names: list[str] = list(schema.names)
-        self.ids: set[str] = set()  # columns of ids, which are read as they are written
+        self.ids: set[str] = set()  # columns of ids; text files are read without a conversion of ids to numbers
         self.partitions: tuple[str, ...] = ()  # columns that are in the names of folders
         self.numeric: dict[str, bool] = {field.name: _is_numeric(field.type) for field in schema}
         # Columns whose type is categorical. Their values are texts or numbers in a dictionary.
@@ -117,10 +117,10 @@ class TableFile(ABC):
         return sum(path.stat().st_size for path in self.files)
 
     def batches(self, columns: Sequence[str], threads: bool = True) -> Iterator[Any]:
-        """Yield record batches of these columns, in this order, in the order of the rows.
+        """Yield record batches with the columns `columns`; all rows are in the order of the table.
 
         Args:
-            columns: names of columns.
+            columns: names of columns, in the order for the batches.
             threads: True to read with several threads.
         """
         import pyarrow as pa
@@ -133,12 +133,13 @@ class TableFile(ABC):
             raise self._explain(error, list(columns)) from error
 
     def each_block(self, columns: Sequence[str], use: UseBlock) -> int:
-        """Call a function with blocks that together contain these columns of all rows; return the number of rows.
+        """Divide columns of the table into blocks, call `use` with each block, and return the number of rows.
 
         Args:
             columns: names of columns.
-            use: function of a record batch, the index of its first row, and the index of its first column in `columns`.
-                Several threads may call the function at the same time.
+            use: function with three arguments: a block (a record batch), the index of the first row of the block, and
+                the index in `columns` of the first column of the block. Several threads may call the function at the
+                same time.
         """
         row, waiting = 0, None
         with ThreadPoolExecutor(1) as pool:
@@ -161,7 +162,8 @@ class TableFile(ABC):
 class ParquetFiles(TableFile):
     """A Parquet file, or a folder of Parquet files in the order of their paths.
 
-    A folder `year=2024` adds a column `year` with the value 2024, as written by Spark, pandas and polars.
+    Spark, pandas and polars also write folders such as `year=2024`. Rows in this folder get a column `year` with the
+    value 2024.
     """
 
     def __init__(self, path: Path) -> None:
@@ -203,9 +205,10 @@ class ParquetFiles(TableFile):
                     yield pa.record_batch(arrays, names=columns)
 
     def each_block(self, columns: Sequence[str], use: UseBlock) -> int:
-        """Call a function with a few columns of one row group at a time, in several threads.
+        """Divide columns of the table into blocks, and call `use` with each block, in several threads.
 
-        The columns of a block fit in the cache of the CPU, and its memory is used again for the next block.
+        A block is a few columns of one row group, so it fits in the cache of the CPU. The next block uses the same
+        memory.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -243,7 +246,7 @@ class ParquetFiles(TableFile):
 
 
 class ArrowFile(TableFile):
-    """An Arrow file (also called Feather), or an Arrow stream; it is mapped into memory."""
+    """An Arrow file (also called Feather) or a file with an Arrow stream. The file is mapped into memory."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "arrow", self._open(path)[1].schema, [path])
@@ -271,7 +274,7 @@ class ArrowFile(TableFile):
 
 
 class _TextFile(TableFile):
-    """A table in a text file. The first block determines the types of columns; whole numbers become float64."""
+    """A table in a text file. The first block determines the types of the columns. Integers become float64."""
 
     is_text = True
 
@@ -308,7 +311,7 @@ class _TextFile(TableFile):
     def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any: ...
 
     def _explain(self, error: Exception, columns: list[str]) -> Exception:
-        """Read again with one thread, which gives the row of the error."""
+        """Return the error with its row. To find the row, the file is read again with one thread."""
         import pyarrow as pa
 
         try:
@@ -352,7 +355,7 @@ class CsvFile(_TextFile):
 
 
 class JsonFile(_TextFile):
-    """A file with one JSON object per line. A key that a line omits is a missing value."""
+    """A file with one JSON object per line. If a line does not contain a key, the value is missing."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "jsonl")
@@ -377,7 +380,7 @@ class JsonFile(_TextFile):
 
 
 def batch_rows(columns: int) -> int:
-    """Return a number of rows per batch for which a batch needs little memory."""
+    """Return the number of rows per batch; more columns mean fewer rows, so each batch needs little memory."""
     return max(_FEWEST, min(_MOST, _BATCH // (8 * max(columns, 1))))
 
 

@@ -1,4 +1,4 @@
-"""Read a table as a data set: one pass over labels and query ids, and a second pass over the features."""
+"""Read a table as a data set. The first pass reads labels and query ids, and the second pass reads the features."""
 
 import logging
 import os
@@ -42,9 +42,10 @@ def read_table(
     cache: str | os.PathLike[str] | None = None,
     format: str | None = None,
 ) -> Dataset:
-    """Read a table with one row per document: CSV, TSV, JSON lines, Parquet or Arrow; needs pyarrow (extra `frames`).
+    """Read a table with one row per document, in the format CSV, TSV, JSON lines, Parquet or Arrow.
 
-    A Parquet table may be a folder of files, also with partitions such as `year=2024`.
+    This function needs pyarrow (extra `frames`). A Parquet table may be a folder of files, also with partitions such
+    as `year=2024`.
 
     Args:
         path: path of a file, or of a folder with Parquet files.
@@ -53,17 +54,17 @@ def read_table(
         features: names or patterns (`"bm25*"`) of the feature columns; None for all numeric columns that have no other
             purpose.
         drop: names or patterns of columns that are not features.
-        docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`, if
-            there is one.
+        docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`.
+            Document ids are optional.
         weight: column of the document weights; None for no weights.
-        categorical: names or patterns of feature columns that are categories, also columns of text; see
-            `rankgrad.data.categories`. Columns of a categorical type need not be given.
-        regroup: True to group the rows by query, with queries in the order of their first rows; with False, a query
+        categorical: names or patterns of the categorical features, which may be columns of text; see
+            `rankgrad.data.categories`. Columns of a categorical type are always categorical.
+        regroup: True to group the rows by query; queries are then in the order of their first rows. With False, a query
             whose rows are not consecutive is an error. `Dataset.in_row_order` restores the order of the file.
-        missing: number that replaces nulls, NaN, infinities and values too large for float32; with "error", they are
-            an error.
-        cache: folder for a cache of the arrays. Later calls map these arrays if file and options are the same.
-        format: `csv`, `tsv`, `jsonl`, `parquet` or `arrow`; None to choose it by the ending of the name.
+        missing: number that replaces nulls, NaN, infinities and values too large for float32; with "error", these
+            values are an error.
+        cache: folder for a cache of the arrays. Later calls with the same file and options map these arrays.
+        format: `csv`, `tsv`, `jsonl`, `parquet` or `arrow`; with None, the ending of the name determines the format.
 
     Example:
         >>> path = getfixture("tmp_path") / "train.csv"
@@ -92,16 +93,17 @@ def read_columns(
     report: Callable[[ReadSummary], object] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Dataset:
-    """Read a table, as `read_table` does.
+    """Read a table in the same way as `read_table`, with the options that commands need.
 
     Args:
         path: path of a file, or of a folder with Parquet files.
-        columns: columns that the user gave.
-        labelled: True if the table must have labels; otherwise, the labels of a table without labels are 0.
+        columns: columns that the user named.
+        labelled: True if the table must have labels; with False, the labels of a table without labels are 0.
         model: names of the features of a model; the table must have these columns, in any order.
-        categories: categories of a model or of the training table, by name of the column; None to find them.
+        categories: categories of a model or of the training table, by column name; with None, the categories of a
+            column are its distinct values.
         regroup, missing, cache, format: as in `read_table`.
-        verify: True to compare a hash of each complete file with the cache.
+        verify: True to compare a hash of each complete file with the hash in the cache.
         report: function that is called with a `ReadSummary`.
         progress: function that is called with the number of rows read so far and the total number of rows.
     """
@@ -141,13 +143,13 @@ def stream_table(
     format: str | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Dataset]:
-    """Yield the lists of a table in order, as small data sets of complete lists; for scoring, not for training.
+    """Yield the lists of a table in order, as small data sets of complete lists. They are only for scoring.
 
-    A query that occurs again raises an error only at the end of the table. Labels are not read; they are 0.
+    If a query occurs again, the error is raised only at the end of the table. Labels are not read: all labels are 0.
 
     Args:
         path, columns, model, categories, missing, format: as in `read_columns`.
-        features: number of features of the model, if the model has no names.
+        features: number of features of a model without feature names; None for a model with feature names.
         documents: minimum number of documents in each data set, except the last.
         progress: function that is called with the number of rows read so far.
     """
@@ -186,7 +188,8 @@ def stream_table(
 def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the first row and the query id of each run of equal query ids in a column.
 
-    Ids are whole numbers if each of them is the usual text of a whole number; otherwise, they are text.
+    If each id is the usual text of an integer (`12`, not `012`), the ids are integers; otherwise, they are
+    text.
     """
     import pyarrow as pa
     import pyarrow.compute as compute
@@ -207,7 +210,7 @@ def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int6
         values = ids.to_numpy(zero_copy_only=False)
         if not (np.isfinite(values).all() and (values == np.floor(values)).all()):
             wrong = starts[~(np.isfinite(values) & (values == np.floor(values)))][0]
-            raise TableError(table.path, row + int(wrong) + 1, "a query id that is not whole", "whole numbers or text")
+            raise TableError(table.path, row + int(wrong) + 1, "a query id that is not an integer", "integers or text")
         ids = ids.cast(pa.int64())
     text = ids.cast(pa.string())
     try:
@@ -229,8 +232,8 @@ def _read(
 ) -> tuple[dict[str, Any], ReadSummary]:
     """Read a table into arrays that `new` allocates.
 
-    Text is read once, because parsing takes long: the features are kept in blocks until the number of rows is known.
-    For a cache, text is read twice, like other formats, so that little memory is needed.
+    A text file is read once, because parsing is slow. Its features are stored in blocks until the number of rows is
+    known. If a cache is written, a text file is read twice, to need little memory. Other formats are always read twice.
     """
     begun = time.perf_counter()
     runs = QueryRuns(TableError)
@@ -290,7 +293,7 @@ class _FeatureBlocks:
         self._replaced = 0
 
     def add(self, batch: Any, row: int) -> NDArray[np.float32]:
-        """Add the features of a batch, and return them. `row` is the first row of the batch, for messages."""
+        """Add the features of a batch, and return these features. Errors need `row`, the first row of the batch."""
         matrix = np.empty((batch.num_rows, len(self._chosen.features)), np.float32)
         bad, first = _write_batch(self._table, batch.select(self._chosen.features), matrix, 0, None, self._fill)
         if self._fill is None and bad.any():
@@ -301,7 +304,10 @@ class _FeatureBlocks:
         return matrix
 
     def move(self, matrix: NDArray[np.float32], place: NDArray[np.int64] | None) -> int:
-        """Move all blocks to a matrix; return the number of replaced values. The memory of a block is freed at once."""
+        """Move all blocks to a matrix; return the number of values that `fill` replaced.
+
+        The memory of each block is freed as soon as the block is moved.
+        """
         row = 0
         self._blocks.reverse()
         while self._blocks:
@@ -321,7 +327,7 @@ def _write_features(
     documents: int,
     progress: Callable[[int, int], object] | None,
 ) -> int:
-    """Write the features of all rows to a matrix; return the number of replaced values."""
+    """Write the features of all rows to a matrix; return the number of values that `fill` replaced."""
     replaced: list[int] = []
     bad: list[tuple[int, int]] = []  # row and column of missing values
     cells = 0
@@ -354,9 +360,9 @@ def _write_batch(
     place: NDArray[np.int64] | None,
     fill: float | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Write a batch to the rows of a matrix; return the number and the first row of the missing values per column.
+    """Write a batch to rows of a matrix. For each column, return the number of missing values and their first row.
 
-    A missing or unknown category is NaN, and does not count as a missing value.
+    A missing or unknown category is written as NaN, and is not counted as a missing value.
     """
     from rankgrad.data.tables.transpose import write_rows
 
@@ -373,7 +379,7 @@ def _write_batch(
 
 
 def _codes(column: Any, categories: tuple[str, ...], name: str) -> NDArray[np.float32]:
-    """Return the codes of a column that is given as distinct values and indices."""
+    """Return the position of each value in the categories. The column consists of distinct values and indices."""
     known = np.append(encode(column.dictionary.to_pylist(), categories, name), np.float32(np.nan))
     indices = column.indices.cast("int64").fill_null(len(known) - 1).to_numpy(zero_copy_only=False)
     codes: NDArray[np.float32] = known[indices]
@@ -387,11 +393,13 @@ def _by_column(table: TableFile, chosen: ChosenColumns) -> Categories | None:
 
 def _missing(table: TableFile, chosen: ChosenColumns, row: int, column: int) -> TableError:
     wrong = f"a missing, infinite or too large value in column {chosen.features[column]!r}"
-    return TableError(table.path, row + 1, wrong, "a finite number (or set missing= to a number that replaces it)")
+    return TableError(
+        table.path, row + 1, wrong, "a finite number (or set missing= to a number that replaces such values)"
+    )
 
 
 def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.float32]:
-    """Return labels or weights as float32; each must be finite and at least 0."""
+    """Return labels or weights as float32; each value must be finite and at least 0."""
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type):

@@ -1,7 +1,8 @@
 """Write columns of a table to the rows of a feature matrix, with Numba.
 
-The columns of a batch are separate arrays. A compiled loop over tiles of rows reads them and writes the rows, so each
-value is moved once. The compiled code is cached on disk under a hash of this file.
+The columns of a batch are separate arrays. A compiled loop reads a tile, which is a few columns of some rows, and
+writes the values of the tile to rows of the matrix. So each value is moved only once. The compiled code is cached on
+disk, in a folder whose name contains a hash of this file.
 """
 
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
@@ -60,7 +61,10 @@ def _write_column(column, start, stop, j, place, first, out, fill, bad, row):
 
 @numba.njit(nogil=True, error_model="numpy")
 def _write_rows(addresses, kinds, count, place, first, out, fill, bad, row):
-    """Write `count` values of each column to `out`. Count values that are not finite, and store their first rows."""
+    """Write `count` values of each column to the rows of `out`.
+
+    For each column, `bad` counts the values that are not finite, and `row` stores the first row with such a value.
+    """
     for start in range(0, count, _ROWS):
         stop = min(start + _ROWS, count)
         for left in range(0, len(addresses), _COLUMNS):
@@ -91,10 +95,10 @@ def write_rows(
     place: NDArray[np.int64] | None = None,
     fill: float = 0.0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Write columns of a record batch to rows of a matrix; return the number of missing values of each column.
+    """Write columns of a record batch to rows of a matrix; return the number of missing values in each column.
 
-    Also return the row of the batch with the first missing value of each column. A null, NaN, an infinity and a value
-    too large for float32 are missing.
+    Also return, for each column, the row of the batch with the first missing value. Missing values are nulls, NaN,
+    infinities and values too large for float32.
 
     Args:
         batch: record batch of pyarrow.
@@ -121,7 +125,7 @@ def _codes() -> dict[Any, int]:
 
 
 def _plain(array: Any) -> tuple[Any, int, int]:
-    """Return an array without nulls, the address of its first value, and the code of its type."""
+    """Return an Arrow array without nulls, the address of the first value, and the code of the value type."""
     import pyarrow as pa
     import pyarrow.compute as compute
 

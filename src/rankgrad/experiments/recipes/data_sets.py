@@ -15,15 +15,17 @@ from rankgrad.experiments.runs.cell import data_label
 
 @dataclass(frozen=True)
 class RecipeData:
-    """A data set of a recipe; it can override settings, rankers and losses of the recipe."""
+    """A data set of a recipe. It can replace settings, rankers and losses of the recipe."""
 
-    name: str  # name known to `rankgrad.data.load`, or a folder in the data root
+    name: str  # name of a data set, as in `rankgrad.data.load`, or of a folder in the data root
     binary: bool = False  # True: all labels above 0 are set to 1
     folds: tuple[int | None, ...] = (None,)
     seeds: tuple[int, ...] = (0,)
-    settings: Mapping[str, Any] = field(default_factory=dict)  # settings that override those of the recipe
-    models: Mapping[str, Any] = field(default_factory=dict)  # rankers that replace those of the recipe, by name
-    losses: Mapping[str, Any] = field(default_factory=dict)  # losses that replace those of the recipe, by name
+    settings: Mapping[str, Any] = field(default_factory=dict)  # settings that replace settings of the recipe
+    models: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # rankers that replace the recipe's rankers of the same name
+    losses: Mapping[str, Any] = field(default_factory=dict)  # losses that replace the recipe's losses of the same name
 
     @property
     def label(self) -> str:
@@ -37,17 +39,17 @@ class RecipeData:
 
 
 def benchmark(name: str) -> BenchmarkFacts | None:
-    """Return the facts about a data set that a recipe names; None if `rankgrad.data.load` does not know the name."""
+    """Return the facts about the data set with this name; None if `rankgrad.data.load` does not know the name."""
     kind = name.partition(":")[0].lower()
     return next((each for each in datasets() if kind in map(str.lower, (each.name, *each.aliases))), None)
 
 
 def known_benchmark(name: str) -> BenchmarkFacts:
-    """Return the facts about a data set that a recipe names; an unknown name is an error."""
+    """Return the facts about the data set with this name; an unknown name is an error."""
     found = benchmark(name)
     if found is None:
         names = [alias for each in datasets() for alias in (each.name, *each.aliases)]
-        bad_value("name", "be a known data set (a folder is written {folder: NAME})", mistyped(name, names))
+        bad_value("name", "be the name of a data set (for a folder, write {folder: NAME})", mistyped(name, names))
     if (text := loading.text_source(name)) is not None:
         return replace(found, folds=text.parts)  # files are searched when the recipe runs
     if ":" in name:
@@ -56,7 +58,7 @@ def known_benchmark(name: str) -> BenchmarkFacts:
 
 
 def data_location(data: str, root: str | os.PathLike[str] | None = None) -> str:
-    """Return the name or folder of a recipe's data set for `rankgrad.data.load`; a folder is first tried in `root`."""
+    """Return the name or the folder of a data set, for `rankgrad.data.load`; a folder is first searched in `root`."""
     if benchmark(data) is not None:
         return data
     folder = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")) / data
@@ -64,7 +66,7 @@ def data_location(data: str, root: str | os.PathLike[str] | None = None) -> str:
 
 
 def missing_data(source: RecipeData, root: str | os.PathLike[str] | None = None) -> str | None:
-    """Return None if a recipe's data set is found, otherwise a message that names the missing folder or files."""
+    """Return a message that names the missing folder or files of a data set; None if the data set exists."""
     where = data_location(source.name, root)
     try:
         for fold in source.folds:
@@ -86,8 +88,8 @@ def read_cell_data(
 ) -> Splits:
     """Load the train, validation and test lists of a cell; data without a test part is an error.
 
-    If the data has no validation part, some training lists are held out. With `binary`, all labels above 0
-    are set to 1.
+    If the data has no validation part, some training lists become the validation part. With `binary`, all
+    labels above 0 are set to 1.
 
     Example:
         >>> splits = read_cell_data("synthetic:lists=30,features=12", binary=True)

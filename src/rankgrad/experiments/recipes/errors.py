@@ -8,7 +8,7 @@ from typing import Any
 from rankgrad.errors import bad_type, bad_value, mistyped
 from rankgrad.models.registry import kind_or_default
 
-NO_RANKER: Mapping[str, Any] = MappingProxyType({})  # settings that are not for one ranker only
+NO_RANKER: Mapping[str, Any] = MappingProxyType({})  # no ranker: the settings are for all rankers of a recipe
 
 
 class RecipeError(ValueError):
@@ -31,10 +31,10 @@ class RecipeProblems:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """Catch an error of the `with` block, and add it to the errors of the recipe, with this path in the file.
+        """Catch an error of the `with` block, and add it to the errors of the recipe, together with `path`.
 
-        An error that is already known at the beginning of the path is not repeated: an error in the settings of a
-        ranker is not an error of each of its losses.
+        If the same error was already added for an enclosing part of the file, it is not added again. For example,
+        an error in the settings of a ranker is not repeated for each loss of this ranker.
         """
         try:
             yield
@@ -44,7 +44,7 @@ class RecipeProblems:
                     self.lines.append(f"{path}: {line}")
 
     def known_keys(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """Return the entries of a recipe's mapping that have a known key; every other key is added to the errors."""
+        """Return the entries of `values` whose key is in `names`; add an error for each other key."""
         names = list(names)
         for key in values:
             if key not in names:
@@ -65,11 +65,11 @@ class RecipeProblems:
     def settings(
         self, path: str, values: Any, without: Collection[str] = (), ranker: Mapping[str, Any] = NO_RANKER
     ) -> dict[str, Any]:
-        """Check the settings that a recipe gives for a run, and return those that have a known name.
+        """Check the settings of a run in a recipe, and return the settings that have a known name.
 
-        The known settings are those of the kind of the ranker. `ranker` has its settings, at least `model`, with which
-        the values are checked together. If it is empty, the values are settings for all rankers of the recipe. Settings
-        in `without` belong in another part of the recipe, and are errors here.
+        The kind of the ranker determines the known names. `ranker` contains the settings of the ranker, at least
+        `model`. They are checked together with the values. If `ranker` is empty, the values are settings of all
+        rankers of the recipe. A setting in `without` belongs in another part of the recipe, and is an error here.
         """
         given, kind = self.mapping(path, values), kind_or_default(ranker.get("model"))
         for name, place in kind.elsewhere.items():
@@ -85,14 +85,14 @@ class RecipeProblems:
         return given
 
     def whole_number(self, path: str, value: Any, least: int) -> int:
-        """Check that a value of a recipe is a whole number of at least `least`, and return the number."""
+        """Check that a value of a recipe is an integer of at least `least`, and return the number."""
         with self.at(path):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                bad_value("value", f"be a whole number of at least {least}", repr(value))
+                bad_value("value", f"be an integer of at least {least}", repr(value))
         return value
 
     def distinct_entries(self, path: str, value: Any, what: str) -> list[Any]:
-        """Check that a value of a recipe is a list that is not empty and has no duplicates; return the list."""
+        """Check that a value of a recipe is a nonempty list without duplicates, and return the list."""
         with self.at(path):
             if not isinstance(value, list) or not value:
                 bad_value("value", f"be a list with at least one entry ({what})", repr(value))

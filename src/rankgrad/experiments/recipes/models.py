@@ -13,9 +13,9 @@ _ONLY_MODELS = "be given only in `models`, because there are several models"
 
 
 class LossVariant(NamedTuple):
-    """One of the losses that are tried under the same name."""
+    """One variant of a loss. If a loss has several variants, validation chooses one of them."""
 
-    variant: str | None  # spec of the loss; None if the name has only one loss
+    variant: str | None  # spec of the loss; None if the recipe has no `variants` of it
     settings: dict[str, Any]
 
 
@@ -26,9 +26,9 @@ class RecipeModel(NamedTuple):
     """A ranker of a recipe."""
 
     settings: dict[str, Any]
-    losses: Losses | None = None  # losses that replace those of the recipe; None for the recipe's losses
-    search: dict[str, Any] | None = None  # search space that replaces the recipe's; None for the recipe's search space
-    seeds: tuple[int, ...] | None = None  # seeds that replace those of the data set; None for those of the data set
+    losses: Losses | None = None  # losses of this ranker; None: the losses of the recipe
+    search: dict[str, Any] | None = None  # search space of this ranker; None: see `searched`
+    seeds: tuple[int, ...] | None = None  # seeds of this ranker; None: the seeds of the data set
 
     @property
     def kind(self) -> RankerKind:
@@ -36,14 +36,18 @@ class RecipeModel(NamedTuple):
         return kind_or_default(self.settings.get("model"))
 
     def searched(self, usual: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the search space of this ranker; `usual` is the search space of the recipe."""
+        """Return the search space of this ranker. `usual` is the search space of the recipe.
+
+        If the ranker has no separate search space, `usual` is returned for a kind with `shares_settings`. For other
+        kinds, nothing is searched.
+        """
         if self.search is not None:
             return self.search
         return usual if self.kind.shares_settings else {}
 
 
 def read_models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
-    """Read the rankers of a recipe; a value is `{model: spec, ...}` and may have `losses`, `search` and `seeds`."""
+    """Read the rankers of a recipe; a value is `{model: spec, ...}` and may contain `losses`, `search` and `seeds`."""
     found = {}
     for label, entry in problems.mapping(path, value).items():
         here = f"{path}.{label}"
@@ -75,8 +79,8 @@ def read_seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ..
 def read_losses(path: str, value: Any, problems: RecipeProblems, ranker: Mapping[str, Any] = NO_RANKER) -> Losses:
     """Read the losses of a recipe by name; a value is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
 
-    `ranker` has the settings of the ranker if these losses are for one ranker only. The known settings
-    depend on the kind of this ranker.
+    If the losses are for one ranker only, `ranker` contains the settings of this ranker. Its kind
+    determines the known settings.
     """
     found = {}
     for label, entry in problems.mapping(path, value).items():
@@ -103,7 +107,7 @@ def read_losses(path: str, value: Any, problems: RecipeProblems, ranker: Mapping
 def read_search_space(
     path: str, value: Any, problems: RecipeProblems, ranker: Mapping[str, Any] = NO_RANKER
 ) -> dict[str, Any]:
-    """Read a search space of a recipe: choices or a range for each setting; `ranker` is used as in `read_losses`."""
+    """Read a search space of a recipe: choices or a range for each setting; `ranker` is as in `read_losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
@@ -117,7 +121,7 @@ def read_search_space(
 
 
 def check_search_conflicts(found: Mapping[str, Any], problems: RecipeProblems) -> None:
-    """Check that a recipe fixes no setting that its search draws, and that it gives `model` only in `models`."""
+    """Check that no setting is both fixed and searched, and that several models are given only in `models`."""
     users = [model for model in found["models"].values() if model.losses is None]
     several, usual = len(users) > 1, found["search"]
     shared = {name for model in users for name in model.searched(usual)}
@@ -138,7 +142,7 @@ def check_search_conflicts(found: Mapping[str, Any], problems: RecipeProblems) -
         for where, (settings, searched) in places.items():
             for name in sorted(searched & set(settings) - {"model"}):
                 with problems.at(where):
-                    bad_value(name, "not be given here, because the search draws it", repr(settings[name]))
+                    bad_value(name, "not be given here, because it is in the search space", repr(settings[name]))
     if several and "model" in usual:
         with problems.at("search.model"):
             bad_value("model", _ONLY_MODELS, "a search")

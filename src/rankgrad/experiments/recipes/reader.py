@@ -28,7 +28,7 @@ class Significance:
     test: str = "t"  # t, bootstrap or randomisation; see `rankgrad.experiments.seed_variance`
     correction: str = "none"  # none, bonferroni or holm
     level: float = 0.05  # a difference is significant if its p-value is below this level
-    against: str = "best"  # best: all pairs are tested; name of a loss: all rows against the row with this loss
+    against: str = "best"  # best: test all pairs of rows; name of a loss: test each row against the row with this loss
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -99,14 +99,14 @@ def _text(path: str, value: Any, problems: RecipeProblems) -> str:
 
 
 def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
-    """Check the spec of a metric in a recipe; return its canonical form, so that metrics can be compared as text."""
+    """Check the spec of a metric in a recipe; return its canonical form, in which equal metrics are equal texts."""
     with problems.at(path):
         return str(parse_metric(text))
     return ""
 
 
 def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
-    """Read the data sets of a recipe; an entry without folds or without seeds has those of the recipe."""
+    """Read the data sets of a recipe; an entry without `folds` or `seeds` has the folds or seeds of the recipe."""
     sources: list[RecipeData] = []
     usual = models.read_seeds("seeds", given.get("seeds", [0]), problems)
     for place, entry in enumerate(problems.distinct_entries("data", given.get("data"), "data sets")):
@@ -144,7 +144,10 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
 
 
 def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProblems) -> tuple[int | None, ...]:
-    """Read the folds to run on a data set that has `count` folds; for a folder, the recipe lists the folds."""
+    """Return the folds on which a recipe runs; `(None,)` for a data set without folds.
+
+    `count` is the number of folds of the data set. It is 0 for a folder, because only the recipe lists its folds.
+    """
     folder = "folder" in values
     wanted = values.get("folds") if folder else values.get("folds", given.get("folds", "all"))
     if wanted is None or (not count and not folder):
@@ -155,7 +158,7 @@ def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProbl
     with problems.at(path):
         for fold in folds:
             if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= (count or fold):
-                bad_value("fold", f"be a whole number from 1 to {count}" if count else "be a whole number", repr(fold))
+                bad_value("fold", f"be an integer from 1 to {count}" if count else "be an integer", repr(fold))
     return tuple(folds)
 
 

@@ -1,4 +1,4 @@
-"""A recipe: the description of an experiment in one YAML file, and the list of its cells."""
+"""A recipe describes an experiment in one YAML file. The class `Recipe` lists the cells of the experiment."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +55,7 @@ class ModelLossPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """An experiment: data sets x rankers x losses, tuned and evaluated in the same way.
+    """An experiment: each ranker with each loss on each data set, all tuned and evaluated in the same way.
 
     Example:
         >>> recipe = parse_recipe({
@@ -66,20 +66,20 @@ class Recipe:
         (8, 4)
     """
 
-    name: str  # name of the file
+    name: str  # name of the recipe, usually the name of its file without the ending
     title: str  # title that is shown above the table
     answers: str | None  # name of the published table that the recipe reproduces; None if there is none
     data: tuple[RecipeData, ...]  # data sets, with their folds and seeds
     models: Mapping[str, RecipeModel]  # rankers by name
     losses: Mapping[str, tuple[LossVariant, ...]]  # variants by name of the loss; validation chooses one variant
-    settings: Mapping[str, Any]  # settings of all runs of rankers with `RankerKind.shares_settings`
+    settings: Mapping[str, Any]  # settings of all runs whose kind of ranker has `shares_settings`
     search: Mapping[str, Any]  # choices or range of each searched setting
-    trials: int  # number of combinations of settings that are drawn for each row
-    search_seed: int  # random seed of the draw
+    trials: int  # number of random combinations of settings for each row
+    search_seed: int  # random seed of these combinations
     choose: str  # metric by which settings are chosen on the validation lists
     metrics: tuple[str, ...]  # metrics on the test lists
     refit: bool  # True: the final runs are trained on the train and validation lists
-    spread: str  # ± over seeds in the table: "deviation" (standard deviation) or "interval" (95% interval)
+    spread: str  # meaning of ± in the table: "deviation" (standard deviation over seeds) or "interval" (95% interval)
     tests: Significance  # settings of the significance tests
     form: str | None  # "quick" or "smoke" for a reduced recipe, whose numbers are not results; otherwise None
     notes: str  # settings that the paper states, and our choices
@@ -113,7 +113,7 @@ class Recipe:
         """Return the recipe with other settings of its rankers. If you also call `reduced`, call `reduced` first.
 
         A ranker gets a setting if the recipe already gives this setting for the ranker, or if the kind of the ranker
-        has it. A setting that no ranker has is an error.
+        has this setting. A setting that no ranker has is an error.
 
         Args:
             settings: settings by name, such as `{"encoder": "models/bert"}`.
@@ -124,7 +124,7 @@ class Recipe:
             having = [label for label, names in known.items() if name in names]
             if not having:
                 names = sorted({each for names in known.values() for each in names})
-                bad_value("set", "name a setting of a ranker of the recipe", mistyped(name, names))
+                bad_value("set", "contain only settings that a ranker of the recipe has", mistyped(name, names))
             models |= {label: {**models[label], name: value} for label in having}
         return parse_recipe({**self.raw, "models": models}, self.name)
 
@@ -133,11 +133,11 @@ class Recipe:
         return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
 
     def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
-        """Return the names of the recipe's data sets that exist, and an error message for each missing name.
+        """Return the names of the data sets that exist, and an error message by the name of each missing data set.
 
         Args:
-            root: folder of the data sets; None: the folder in the environment variable `RANKGRAD_DATA`,
-                otherwise the current folder.
+            root: folder of the data sets; None: the folder in the environment variable `RANKGRAD_DATA`.
+                If the variable is not set, the current folder is used.
         """
         found = {source.label: missing_data(source, root) for source in self.data}
         return [label for label, where in found.items() if where is None], {
@@ -146,12 +146,12 @@ class Recipe:
 
     @property
     def final_count(self) -> int:
-        """Number of final cells of the recipe, from which the table is computed."""
+        """Number of final cells of the recipe. The table is computed from the final cells."""
         return sum(len(source.folds) * len(row.seeds(source)) for source in self.data for row in self.rows(source))
 
     @property
     def cell_count(self) -> int:
-        """Maximum number of cells of the recipe, computed without making the cells."""
+        """Upper limit for the number of cells of the recipe. The cells are not created."""
         tuned = 0
         for source in self.data:
             for row in self.rows(source):
@@ -174,7 +174,9 @@ class Recipe:
         return found
 
     def trials_of(self, row: ModelLossPair) -> list[dict[str, Any]]:
-        """Return the settings that are tried for each variant of a row: the drawn combinations of its search space.
+        """Return the combinations of settings that are tried for each variant of a row.
+
+        They are random combinations of values from the search space of the row.
 
         Args:
             row: ranker with a loss.
@@ -184,7 +186,7 @@ class Recipe:
     def cells_to_tune(self) -> list[Cell]:
         """Return the tuning cells of the recipe.
 
-        Their results decide the settings, the loss variant and, for a refit, the number of epochs.
+        Their results determine the settings, the loss variant and, for a refit, the number of epochs.
         Tuning cells use the first seed. A row with only one combination of settings and one variant has no tuning
         cells, unless the recipe has a refit.
         """
@@ -239,7 +241,7 @@ class Recipe:
     def _groups(self) -> Iterator[tuple[tuple[int, ...], list[Cell]]]:
         """Yield the seeds and the tuning cells of each data set, fold, ranker and loss.
 
-        All losses have the same drawn settings.
+        All losses of a ranker are tried with the same combinations of searched settings.
         """
         for source in self.data:
             for fold, row in product(source.folds, self.rows(source)):
@@ -296,7 +298,7 @@ def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
-    """Remove a cell's settings that equal their defaults; model, loss, metric, seed and searched settings are kept."""
+    """Remove a cell's settings that equal their defaults, except model, loss, metric, seed and searched settings."""
     usual = {
         name: value for name, value in defaults.items() if name not in {"model", "loss", "metric", "seed", *searched}
     }

@@ -19,11 +19,11 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def find_recipe(recipe: str | os.PathLike[str]) -> Path:
-    """Return the path of a recipe. An existing file is used first.
+    """Return the path of a recipe. An existing file has priority over a recipe of the package.
 
     Args:
-        recipe: path of a YAML file, or name of a recipe of the package. `recipes/NAME.yaml` also means this name,
-            because the recipes were in this folder in version 0.1.
+        recipe: path of a YAML file, or name of a recipe of the package. `recipes/NAME.yaml` also
+            finds the recipe `NAME` of the package: in version 0.1, the recipes were in the folder `recipes`.
 
     Example:
         >>> find_recipe("smoothi-table1").name
@@ -39,4 +39,4 @@ def find_recipe(recipe: str | os.PathLike[str]) -> Path:
     name = path.stem if old else str(recipe)
     if name in known:
         return known[name]
-    bad_value("recipe", "be a YAML file or a known name", mistyped(str(recipe), known, "see rankgrad list recipes"))
+    bad_value("recipe", "be a YAML file or a known name", mistyped(str(recipe), known, "see `rankgrad list recipes`"))

@@ -1,6 +1,6 @@
 """Read the YAML of a recipe safely.
 
-1e-3 is a number, a duplicate key is an error, and aliases cannot expand without limit.
+The text 1e-3 is a number, a duplicate key is an error, and the number of values is limited, with aliases expanded.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Reports of experiments and runs: a page that works offline, tables for papers, figures for slides.
 
-- `writer` writes a report from the data in `page_content`, which contains everything that is shown.
+- `page_content` defines the data of a page, and `writer` writes a report from this data.
 - `study` gathers this data from an experiment, `training_study` from a training run, and `tuning_study` from a tuning
   run; `ranker_study` compares rankers that scored the same lists.
 - `chart_data` computes the rows of the `charts`; `query_explorer` computes the data of single queries.

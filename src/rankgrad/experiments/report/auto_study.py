@@ -1,4 +1,4 @@
-"""Gather the data of the page of an automatic search."""
+"""Gather the data for the page of an automatic search."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ _FEATURES = 15  # maximum number of features in the chart
 _SHUFFLES = 3  # number of shuffles of each feature, if there is enough time
 _LISTS = 200  # maximum number of lists on which the importance of features is measured
 _HELD_OUT = (
-    "Each list was scored by a model that was not trained on it, but the list was also used to stop the training of "
-    "this model, so the values are slightly too high."
+    "Each list was scored by a model that was not trained on this list. But the list also determined when the training "
+    "of this model stopped, so the values are slightly too high."
 )
 
 
@@ -65,17 +65,17 @@ def auto_study(
     warnings: Sequence[str] = (),
     lists: bool = True,
 ) -> Study:
-    """Gather the data of the page of an automatic search: its candidates, and the final model on the test lists.
+    """Gather the data for the page of an automatic search: its candidates, and the final model on the test lists.
 
-    Without test lists, the final model is shown on the lists of the search, with scores of models that were not trained
-    on them.
+    Without test lists, the final model is shown on the lists of the search. Each list is then scored by models that
+    were not trained on this list.
 
     Args:
         folder: folder of the final model.
         search: folder of the search.
         data: name of the data.
         parts: train, validation and test lists, as far as they can be read; empty if no list can be read.
-        metrics: metrics of the final model, besides the metric of the search.
+        metrics: metrics of the final model, in addition to the metric of the search.
         warnings: sentences about data that could not be read.
         lists: if False, the page has no ranked lists.
     """
@@ -145,7 +145,7 @@ def _tested(
 def _held_out(
     saved: SavedSearch, data: str, parts: Mapping[str, Dataset], names: list[str], lists: bool
 ) -> tuple[Comparison | None, tuple[str, ...]]:
-    """Compare the final model on the lists of the search, with scores of models that were not trained on them.
+    """Compare rankers on the lists of the search; each list is scored by models that were not trained on this list.
 
     The second result contains a warning if the data has changed since the search.
     """
@@ -165,7 +165,7 @@ def _held_out(
 
 
 def _best_apart(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the row of the best candidate; None if the final model is the mean of its fold models."""
+    """Return the row of the best candidate; None if the final model is the mean of this candidate's fold models."""
     best, members = result["leaderboard"][0], result["members"]
     same = len(members) == 1 and members[0]["candidate"] == best["candidate"] and members[0]["models"] == best["folds"]
     return None if same else best
@@ -208,7 +208,7 @@ def _summary(
     else:
         for row in recorded.rows:
             values = ", ".join(f"{head} {field.text}" for head, field in zip(recorded.heads[1:], row[1:], strict=True))
-            yield f"The search recorded its values on the test lists: {values}."
+            yield f"Values of the final model on the test lists, as the search recorded them: {values}."
     kinds = ", ".join(dict.fromkeys(row["family"] for row in candidates))
     yield (
         f"The search tried {_count(len(candidates), 'candidate')} ({kinds}) in {result['seconds']:,.1f} s on {data}, "
@@ -229,10 +229,10 @@ def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
     if form == EVEN and len(result["members"]) == 1:
         yield "All other candidates are clearly worse than the best one, so the even blend has one member."
     elif form == EVEN:
-        clearly = "clearly better (outside a 95% interval of the difference)"
-        yield f"The even blend is chosen unless another form is {clearly}; no other form was."
+        clearly = "clearly better (the 95% interval of the difference does not contain 0)"
+        yield f"The even blend is chosen unless another form is {clearly}. Here, no form is clearly better."
     elif form in nested and len(nested) > 1:
-        yield f"The {form} was clearly better than the even blend (outside a 95% interval of the difference)."
+        yield f"The {form} was clearly better than the even blend: the 95% interval of the difference excludes 0."
     elif form in nested:
         yield "There was only one candidate to choose from."
     else:
@@ -283,7 +283,7 @@ def _overview(data: str, result: Mapping[str, Any], shown: str, metric: str) -> 
 
 
 def _progress(data: str, learning: Sequence[Sequence[float]]) -> chart_data.Rows:
-    """Return the rows of the chart of progress: the times at which the best value changed, and the last time."""
+    """Return the rows of the progress chart: each time when the best value changed, and the first and last time."""
     rows = []
     for place, (seconds, value) in enumerate(learning):
         if place in (0, len(learning) - 1) or value != learning[place - 1][1]:
@@ -374,7 +374,7 @@ def _members(result: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]],
     count = sum(member["models"] for member in result["members"])
     notes = (
         f"{_count(count, 'model')} in total. Latency of the final model: {_latency(result)}",
-        "Several models of a candidate are its fold models; the score is their mean, standardised per list",
+        "Several models of a candidate are its fold models; their scores are standardised per list and averaged",
     )
     heads = ("candidate", "weight", "model", "loss", "models", f"{shown}, held-out")
     return PlainTable("Members of the final model", heads, tuple(rows), notes)
@@ -387,8 +387,8 @@ def _nested(result: Mapping[str, Any], shown: str) -> PlainTable:
         chosen = "chosen" if form == result["form"] else ""
         rows.append((Field(form), Field(f"{value:.4f}", value), Field(chosen)))
     notes = (
-        "Members and weights of each form were chosen on some of the lists, and measured on the other lists",
-        "The even blend is chosen unless another form is clearly better: outside a 95% interval of the difference",
+        "Members and weights of each form were chosen on some of the lists; the form was measured on the other lists",
+        "The even blend is chosen unless another form is clearly better: the 95% interval of the difference excludes 0",
     )
     return PlainTable("Forms of ensemble", ("form", shown, "choice"), tuple(rows), notes)
 

@@ -44,7 +44,7 @@ def overview_rows(table: Any, found: Any) -> Rows:
 
 
 def place_rows(rows: Rows, higher: bool) -> Rows:
-    """Add the place of each row, from 1 for the best value; all rows have the same metric."""
+    """Add the place of each row, from 1 for the best value; all rows must have the same metric."""
     order = sorted(range(len(rows)), key=lambda at: -rows[at]["value"] if higher else rows[at]["value"])
     for place, at in enumerate(order, 1):
         rows[at] |= {"place": place}
@@ -55,8 +55,8 @@ def curve_rows(results: Iterable[Any]) -> Rows:
     """Return the validation metric over epochs: one row per data set, model, loss and epoch.
 
     Values are means over folds and seeds. `best` is the best value up to the epoch; a run that stopped early keeps its
-    best value. `own` is the value at the epoch; only runs that have not stopped count. `runs` is the number of these
-    runs.
+    best value. `own` is the value at the epoch; only runs that have not stopped count. `runs` is the number of runs
+    that have not stopped.
     """
     groups: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for run in results:

@@ -23,12 +23,12 @@ def check_chart_path(path: str | PathLike[str], option: str = "out") -> None:
         import vl_convert  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            f"A chart needs the packages of the extra report (pip install 'rankgrad[report]'): {error}"
+            f"A chart needs the packages of the extra `report` (pip install 'rankgrad[report]'): {error}"
         ) from error
 
 
 def save_chart(chart: Any, path: str | PathLike[str]) -> None:
-    """Write a chart to a file; the ending of its name determines the format. A page contains all scripts.
+    """Write a chart to a file; the ending of the file name determines the format. An `.html` file contains all scripts.
 
     Args:
         chart: chart of Altair.

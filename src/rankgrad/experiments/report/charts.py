@@ -1,4 +1,4 @@
-"""Draw the charts of a page with Altair, for the page and for figures; readers of the page select the data."""
+"""Draw charts with Altair, for a page and for figures. On the page, readers select the data of the charts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class ChartSelection:
     data: str
     model: str
     metric: str
-    losses: tuple[str, ...]  # all losses of the study, so that a loss has the same colour in all charts
+    losses: tuple[str, ...]  # all losses of the study: a loss has the same colour in all charts
     kind: str = "loss"  # kind of the rows in tooltips: loss, ranker or trial
-    rows: Sequence[dict[str, Any]] | None = None  # rows of a figure; None for the page, which supplies the rows
+    rows: Sequence[dict[str, Any]] | None = None  # rows of a figure; None on a page (its program supplies the rows)
 
 
 def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
@@ -42,9 +42,10 @@ def overview(
     measured: str = "mean and 95% interval",
     label_limit: int = 340,
 ) -> Any:
-    """Draw the mean of each row with its interval, best row first; the rows of all models, or of the selected model.
+    """Draw the mean of each row with its interval, best row first.
 
     Args:
+        every_model: if False, only the rows of the selected model are drawn.
         digits: number of digits of the means after the decimal point.
         rows: name of the rows.
         measured: meaning of points and intervals.
@@ -76,7 +77,9 @@ def overview(
 
 
 def trials(choice: ChartSelection, setting: str, metric: str, scale: str, step: str = "epoch") -> Any:
-    """Draw the validation metric of the trials against one setting; the colour shows how long a trial was trained.
+    """Draw a chart of one setting and the validation metric, one point per trial.
+
+    The colour of a point shows how long the trial was trained.
 
     Args:
         scale: scale of the setting: `linear`, `log`, or `names` for a setting that is not a number.
@@ -123,7 +126,7 @@ def curves(
     Args:
         metric: name of the value.
         rows: name of the rows.
-        shown: column of the rows that is shown at first, `best` (best so far) or `own`.
+        shown: column of the rows that is shown at first, `best` (best so far) or `own` (value at the epoch).
     """
     import altair as alt
 
@@ -143,7 +146,7 @@ def curves(
 
 
 def progress(choice: ChartSelection, metric: str) -> Any:
-    """Draw the best value so far of an automatic search against the time."""
+    """Draw the best value of an automatic search over time."""
     import altair as alt
 
     return (
@@ -191,7 +194,7 @@ def learned(
 
 
 def cost(choice: ChartSelection, spread: bool = True) -> Any:
-    """Draw the test metric against the seconds of training, one point per loss; with `spread`, also over seeds."""
+    """Draw a chart of training time and test metric, one point per loss; with `spread`, bars show the spread."""
     import altair as alt
 
     base = _start("cost", choice).transform_filter("datum.metric == of_metric")
@@ -224,7 +227,7 @@ def cost(choice: ChartSelection, spread: bool = True) -> Any:
 
 
 def sensitivity(choice: ChartSelection, metric: str) -> Any:
-    """Draw the validation metric against the learning rate, one line per loss."""
+    """Draw a chart of the learning rate and the validation metric, one line per loss."""
     import altair as alt
 
     base = _start("sensitivity", choice).encode(
@@ -308,7 +311,10 @@ def _size(choice: ChartSelection) -> dict[str, Any]:
 
 
 def _by_loss(choice: ChartSelection, also: str) -> dict[str, Any]:
-    """Return the colour, and the dash or shape, by loss. A figure has a legend; the page has one for all charts."""
+    """Return the colour and the dash or shape of each loss, as encodings.
+
+    A figure has a legend. On a page, all charts share one legend.
+    """
     import altair as alt
 
     domain, looks = list(choice.losses), styles(choice.losses)

@@ -8,7 +8,7 @@ from rankgrad.models.feature_importance import FeatureImportance
 
 
 def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
-    """Draw the importance of the most important features, with intervals if there are any.
+    """Draw the importance of the most important features, with intervals if `found` contains intervals.
 
     Args:
         found: importance of the features.
@@ -24,7 +24,7 @@ def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
 
 
 def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
-    """Draw the contributions to the difference of two scores next to the loss of the metric without each feature.
+    """Draw two charts: contributions of features to a score difference, and the loss of the metric without a feature.
 
     Args:
         found: explanation of a list.
@@ -34,7 +34,7 @@ def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
     title = f"contribution to the score of {first} minus the score of {second}"
     left = _bars([{"name": name, "value": value} for name, value in found.terms(top)], title)
     losses = [{"name": found.names[at], "value": float(found.losses[at])} for at in found.order(top)]
-    return left | _bars(losses, f"loss of {found.metric} of the list without the feature", names="names_of_losses")
+    return left | _bars(losses, f"loss of {found.metric} if a feature is set to its mean", names="names_of_losses")
 
 
 def _bars(rows: list[dict[str, Any]], title: str, intervals: bool = False, names: str = "names") -> Any:

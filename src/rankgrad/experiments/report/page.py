@@ -52,7 +52,7 @@ def page(studies: Sequence[Study]) -> str:
 
 
 def policy(style: str, *scripts: str) -> str:
-    """Return the Content-Security-Policy of the page: only the given scripts run, and nothing is loaded.
+    """Return the Content-Security-Policy of the page: only the scripts of the page run, and nothing is loaded.
 
     Therefore a text that is inserted into the page without escaping cannot run code or send data.
     """
@@ -174,7 +174,7 @@ def _plain_grid(table: PlainTable) -> tuple[str, list[str], list[str]]:
 
 
 def _experiment_grid(table: Table) -> tuple[str, list[str], list[str]]:
-    """Return the title, the headings and the rows of an experiment; on narrow screens the model is below the loss."""
+    """Return the title, headings and rows of an experiment's table; on narrow screens, the model is below the loss."""
     several = len({row.model for row in table.rows}) > 1
     heads = [_head("loss", "loss")] + ([_head("model", "model", "model")] if several else [])
     numbers = [(metric, column) for metric in table.metrics for column in columns(table, metric)]

@@ -33,7 +33,7 @@ class Study:
 
     name: str  # name used for files
     title: str
-    summary: tuple[str, ...]  # two or three sentences: what came out
+    summary: tuple[str, ...]  # some sentences about the results
     warnings: tuple[str, ...]  # sentences about missing and failed runs
     facts: tuple[str, ...]  # sentences about runs, machine, commit and versions
     texts: tuple[tuple[str, str], ...]  # headings and long texts, such as the recipe
@@ -46,15 +46,15 @@ class Study:
     rows: dict[str, chart_data.Rows]  # rows of the charts, by name
     explorers: dict[str, Any]  # data of the query explorer, by data set
     measured: str  # caption of the overview: what it shows, and what the intervals are
-    heading: str = ""  # addition to the heading of the overview, which names metric and data set
-    queries: str = "test queries"  # lists of the query explorer
+    heading: str = ""  # text after the metric and the data set in the heading of the overview
+    queries: str = "test queries"  # name of the lists in the query explorer
     curves: str = ""  # addition to the caption of the learning curves
     spread: str = ""  # meaning of the bars in the chart of cost; empty if there are none
     settings: tuple[tuple[str, str], ...] = ()  # settings of a tuning run, each with its scale in charts
     kind: str = "loss"  # kind of the rows: loss, ranker, trial or candidate
     step: str = "epoch"  # unit of progress along a learning curve: epoch or tree
-    tested: str = ""  # caption of the rows `tested`: rankers on other lists than those of the overview
-    importance: str = ""  # caption of the rows `importance`
+    tested: str = ""  # caption of the chart `tested`, which shows rankers on other lists than the overview
+    importance: str = ""  # caption of the chart `importance`
     digits: int = 4  # number of digits of metrics after the decimal point
 
     def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> ChartSelection:
@@ -90,17 +90,17 @@ class Study:
             where = "the machine that is named at the end of the page"
             caption = f"The best rows are at the top left. Seconds of training on {where}.{bars}"
             draw = partial(charts.cost, spread=bool(self.spread))
-            found.append(ChartPanel("cost", "cost", "Quality against training cost", caption, draw))
+            found.append(ChartPanel("cost", "cost", "Quality and training cost", caption, draw))
         if "sensitivity" in rows:
             caption = f"{metric} on the validation lists in tuning, mean over folds and over the other settings."
             draw = partial(charts.sensitivity, metric=metric)
             found.append(ChartPanel("sensitivity", "sensitivity", "Sensitivity to the learning rate", caption, draw))
         for place, (setting, scale) in enumerate(self.settings if "trials" in rows else ()):
-            caption = f"{metric} on the validation lists against the setting {setting}, one point per trial."
+            caption = f"{metric} on the validation lists for the values of the setting {setting}, one point per trial."
             draw = partial(charts.trials, setting=setting, metric=metric, scale=scale, step=self.step)
             found.append(ChartPanel(f"trials-{place}", "trials", f"Setting: {setting}", caption, draw))
         if "progress" in rows:
-            caption = f"Best {metric} so far of a candidate that was trained on all folds."
+            caption = f"Best {metric} so far, among the candidates that were trained on all folds."
             draw = partial(charts.progress, metric=metric)
             found.append(ChartPanel("progress", "progress", "Progress of the search", caption, draw))
         if "importance" in rows:

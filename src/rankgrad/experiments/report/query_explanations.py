@@ -1,4 +1,7 @@
-"""Explain the worst lists of a trained ranker for the query explorer: the features that ordered two documents."""
+"""Explain the worst lists of a trained ranker, for the query explorer.
+
+An explanation names the features that put one document above another document.
+"""
 
 import time
 from typing import Any
@@ -19,7 +22,7 @@ _TERMS = 4  # number of features per explanation
 def explain_queries(
     model: TrainedModel, lists: Dataset, scores: NDArray[Any], values: NDArray[np.float64], metric: str
 ) -> dict[str, Any]:
-    """Return explanations by query id, the worst list first; empty if the ranker has no contributions of features.
+    """Return explanations by query id, worst list first; empty if the ranker cannot compute contributions of features.
 
     Args:
         model: trained model.
@@ -54,7 +57,7 @@ def explain_queries(
 
 
 def _pair(scores: NDArray[Any], labels: NDArray[Any]) -> tuple[int, int] | None:
-    """Return the documents of the first mistake of a list, or the first two documents; None for fewer documents.
+    """Return the two documents of the first mistake, or the first two documents; None for a list with one document.
 
     A mistake is a document above another document with a higher label.
     """

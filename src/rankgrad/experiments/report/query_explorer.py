@@ -1,4 +1,4 @@
-"""Compute the data of the query explorer: metrics and first documents of each query, for each model, and texts."""
+"""Compute the data of the query explorer: for each query and model, the metrics and the first documents."""
 
 import base64
 import json
@@ -36,11 +36,11 @@ class RankedLists(NamedTuple):
     labels: list[Any]  # labels of the documents, per query
     ids: list[Any]  # ids of the documents, per query; None if the data has no ids
     top: NDArray[np.uint16]  # `(systems, queries, FIRST)`: numbers of the first documents
-    texts: list[Any]  # beginnings of the texts of a query and its first documents, per query; None if data has no texts
+    texts: list[Any]  # per query, the beginnings of its text and of the texts of its first documents; None: no texts
 
 
 def query_values(table: Any, results: Sequence[Any]) -> QueryValues | None:
-    """Return the values of the queries of one data set, mean over seeds; None if the results have none.
+    """Return the values of each query of one data set, averaged over seeds; None if the results have no such values.
 
     Args:
         table: table of the data set; its rows are the systems.
@@ -61,7 +61,7 @@ def query_values(table: Any, results: Sequence[Any]) -> QueryValues | None:
 
 
 def ranked_lists(table: Any, results: Sequence[Any], root: Any = None) -> tuple[RankedLists | None, str]:
-    """Return the documents of the queries, ranked under the first seed, and an empty text; or None and the reason.
+    """Return the ranked lists of the first seed, and an empty text; if this fails, None and the reason.
 
     Args:
         table, results: as for `query_values`.
@@ -101,7 +101,7 @@ def explorer(
         why: reason why there are no ranked lists.
         order: order of the queries at first: `difference` (largest first) or `worst` (lowest value of B first).
         limit: maximum number of characters; if all queries need more, only the queries whose values differ most
-            between systems are kept.
+            between systems are included.
     """
     each = len(found.systems) * (len(found.metrics) * 8 / 3 + (0 if ranked is None else FIRST * 4 / 3))
     if ranked is not None:
@@ -160,7 +160,7 @@ def _lists(
         try:
             test = read_cell_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
-            return None, f"The data set {cell.data} was not found when the page was made; --data-root sets its folder."
+            return None, f"The data set {cell.data} was not found when the page was written; see --data-root."
         assert test is not None  # `read_cell_data` checks it
         collection = test.texts
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]
@@ -209,7 +209,7 @@ def _texts(collection: Any, query: str, ids: Any, top: NDArray[np.uint16]) -> di
 
 
 def _beginning(texts: Any, name: str) -> str:
-    """Return the beginning of the text with this id, on one line; an unknown id has no text."""
+    """Return the beginning of the text with this id, on one line; for an unknown id, return an empty text."""
     whole = texts.full(texts.numbers[name]) if name in texts.numbers else ""
     text = " ".join(whole[: 10 * _TEXT].split())
     return text if len(text) <= _TEXT else f"{text[:_TEXT].rstrip()}…"

@@ -22,7 +22,7 @@ from rankgrad.metrics.evaluate import Evaluation
 MODEL = "ranker"  # model of all rows, because a page of rankers has no selection of models
 FEATURE = "best single feature"  # name of the ranker that sorts by one feature
 LOG = "log.jsonl"  # log of a training run, in its folder
-LEFT_OUT = "They were left out of this page."
+LEFT_OUT = "The page was written without lists."
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _TRAINING_LISTS = 1000  # maximum number of training lists by which the best single feature is chosen
 
@@ -46,7 +46,7 @@ class RankerRun(NamedTuple):
 class Comparison(NamedTuple):
     """Rankers on the same lists: numbers, rows of the overview, a table, and the data of the query explorer."""
 
-    found: dict[str, Evaluation]  # by name of the ranker
+    found: dict[str, Evaluation]  # evaluation by name of the ranker
     overview: chart_data.Rows
     table: PlainTable
     explorer: dict[str, Any]
@@ -73,7 +73,7 @@ def compare_rankers(
         rankers: rankers with their scores.
         metrics: metrics; intervals are shown for the first metric.
         title: title of the table.
-        pair: names of the rankers A and B that the query explorer shows at first; its first query is the worst of B.
+        pair: names of the rankers A and B that the query explorer shows at first, with the worst query of B first.
         kind: kind of the rows, such as `ranker` or `trial`.
         heads: headings of additional columns.
         notes: additional notes of the table.
@@ -107,7 +107,7 @@ def compare_rankers(
 def baselines(train: Dataset | None, lists: Dataset, metric: str, seed: int = 0) -> list[ScoredRanker]:
     """Return rankers that need no training: a random order and, if there are training lists, the best single feature.
 
-    The feature and its sign are chosen by the metric on the training lists, of which at most 1,000 are used.
+    The feature and its sign are chosen by the metric on at most 1,000 training lists.
     """
     found = [ScoredRanker("random order", np.random.default_rng(seed).random(len(lists.labels)))]
     if train is None or train.features.shape[1] != lists.features.shape[1]:
@@ -147,7 +147,7 @@ def read_history(folder: Path, unit: str) -> list[dict[str, float]]:
 
     Args:
         folder: folder of the run.
-        unit: key of the number of the epoch or tree; in the rows, this key is `epoch`.
+        unit: key of the number of the epoch or tree in the log; in the rows, the key is `epoch`.
     """
     rows: list[dict[str, float]] = []
     path = folder / LOG
@@ -165,7 +165,7 @@ def read_history(folder: Path, unit: str) -> list[dict[str, float]]:
 def run_of(
     data: str, name: str, history: list[dict[str, float]], metric: str, learned: Mapping[str, Any] = _NOTHING
 ) -> RankerRun:
-    """Return the training of a ranker for the learning curves.
+    """Return the training of a ranker in the form that the learning curves need.
 
     Args:
         data: name of the data set.

@@ -1,4 +1,4 @@
-"""Draw a reliability plot: mean probability against the share of relevant documents, per bin."""
+"""Draw a reliability plot: the mean probability and the share of relevant documents of each bin."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +11,10 @@ SIGMOID = "sigmoid of the score"  # name of the probabilities of a model that is
 
 
 def reliability_chart(measured: Mapping[str, Sequence[Reliability]]) -> Any:
-    """Draw one plot per event, such as `label > 0`. Points on the diagonal have exact probabilities.
+    """Draw one plot per event, such as `label > 0`. On the diagonal, both values of a bin are equal.
 
     Args:
-        measured: results by the name of the probabilities, such as `calibrated`; each has one result per event.
+        measured: results by name of the probabilities, such as `calibrated`; each name has one result per event.
     """
     import altair as alt
 

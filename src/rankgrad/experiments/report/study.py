@@ -1,4 +1,4 @@
-"""Gather the data of an experiment, from which its page, tables and figures are made."""
+"""Gather the data of an experiment, for its page, tables and figures."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
     explorers = {}
     for table in made:
         if (values := found[table.data]) is not None:
-            ranked, why = ranked_lists(table, final, root) if lists else (None, "They were left out of this page.")
+            ranked, why = ranked_lists(table, final, root) if lists else (None, "The page was written without lists.")
             explorers[table.data] = explorer(values, ranked, why, limit=limit // len(made))
     overview = [row for table in made for row in chart_data.overview_rows(table, found[table.data])]
     spread = any(entry.spread is not None for table in made for row in table.rows for entry in row.entries.values())
@@ -69,7 +69,7 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
 
 
 def _averaged(recipe: Any) -> str:
-    """Return a text that says over what the means are computed: folds, seeds, both, or nothing (an empty text)."""
+    """Return `folds`, `seeds`, `folds and seeds` or an empty text: the means are computed over these."""
     several = [("folds", any(len(source.folds) > 1 for source in recipe.data))]
     several += [("seeds", any(len(source.seeds) > 1 for source in recipe.data))]
     return " and ".join(name for name, some in several if some)
@@ -144,4 +144,4 @@ def _warnings(results: Any, made: list[Table]) -> Iterator[str]:
         yield f"No results yet on {', '.join(absent)}."
     failed = [run for run in results.cells if getattr(run, "error", None)]
     if failed:
-        yield f"Training failed in {len(failed):,} runs, whose settings are never chosen: {failed[0].error}"
+        yield f"Training failed in {len(failed):,} runs. Their settings are not chosen. First error: {failed[0].error}"

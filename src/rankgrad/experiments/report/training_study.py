@@ -1,4 +1,4 @@
-"""Gather the data of the page of a training run."""
+"""Gather the data for the page of a training run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,13 +39,13 @@ def training_study(
     warnings: Sequence[str] = (),
     lists: bool = True,
 ) -> Study:
-    """Gather the data of the page of a training run; the ranker is compared with rankers that need no training.
+    """Gather the data for the page of a training run; the ranker is compared with rankers that need no training.
 
     Args:
         folder: folder of the run.
         data: name of the data.
         parts: train, validation and test lists, as far as they can be read; empty if no list can be read.
-        metrics: metrics to show, besides the validation metric.
+        metrics: metrics to show, in addition to the validation metric.
         warnings: sentences about data that could not be read.
         lists: if False, the page has no ranked lists.
     """
@@ -133,14 +133,14 @@ def _summary(
     validated = model.metrics.get("validation", {}).get(metric)
     if total:
         value = f", with {shown} {validated:.4f} on the validation lists" if validated is not None else ""
-        yield f"The kept {model.unit} is {model.kept} of {total}{value}."
+        yield f"The final model is the model after {model.unit} {model.kept} of {total}{value}."
 
 
 def _caution(where: str | None) -> tuple[str, ...]:
     if where == "validation":
-        return ("There are no test lists: the numbers are of the validation lists, which also chose the epoch.",)
+        return ("There are no test lists. The numbers are from the validation lists, which also determined the epoch.",)
     if where == "train":
-        return ("There are no test and no validation lists: the numbers are of the training lists.",)
+        return ("There are neither test lists nor validation lists. The numbers are from the training lists.",)
     return ()
 
 

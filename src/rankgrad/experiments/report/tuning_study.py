@@ -1,4 +1,4 @@
-"""Gather the data of the page of a tuning run."""
+"""Gather the data for the page of a tuning run."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,14 +45,14 @@ def tuning_study(
     warnings: Sequence[str] = (),
     lists: bool = True,
 ) -> Study:
-    """Gather the data of the page of a tuning run: its trials on the validation lists, and the best trial on test.
+    """Gather the data for the page of a tuning run: trials on the validation lists, the best trial on the test lists.
 
     Args:
         folder: folder of the run; its trials are in `trials`.
         search: content of `trials/search.json`: settings and search space.
         data: name of the data.
         parts: train, validation and test lists, as far as they can be read; empty if no list can be read.
-        metrics: metrics on the test lists, besides the validation metric.
+        metrics: metrics on the test lists, in addition to the validation metric.
         warnings: sentences about data that could not be read.
         lists: if False, the page has no ranked lists.
     """
@@ -114,7 +114,7 @@ def tuning_study(
 def _ordered(tried: list[Trial], metric: str) -> tuple[list[Trial], list[Trial]]:
     """Return each trial after its last round, best first, and all trials of all rounds.
 
-    The trials of the last round are before the others, as in the search. Trials whose loss was not finite are left out.
+    The trials of the last round are before all other trials. Trials whose loss was not finite are left out.
     """
     sign = -1.0 if parse_metric(metric).higher_is_better else 1.0
     last: dict[str, Trial] = {}
@@ -151,7 +151,7 @@ def _compared(
 
 
 def _plain_overview(data: str, again: list[Trial], called: Mapping[str, str], metric: str) -> chart_data.Rows:
-    """Return the rows of the overview without intervals, for lists that cannot be read."""
+    """Return the rows of the overview without intervals, if the lists cannot be read."""
     rows = []
     for trial in again:
         name = called[trial.name]
@@ -176,8 +176,8 @@ def _summary(
         other = ""
         if default is not None and default is not best:
             other = f"; the default settings have {tested.found[DEFAULT][metric]:.4f}"
-        yield f"On the test lists it has {number(tested.found[called[best.name]], metric)}{other}."
-    yield f"Its settings: {_settings_text(best)}."
+        yield f"On the test lists, this trial has {number(tested.found[called[best.name]], metric)}{other}."
+    yield f"Settings of the best trial: {_settings_text(best)}."
 
 
 def _facts(tried: list[Trial], parts: Mapping[str, Dataset]) -> Iterator[str]:
@@ -223,7 +223,7 @@ def _importance(tried: list[Trial], metric: str, unit: str) -> Iterator[PlainTab
     notes = (
         f"A random forest predicts {metric} of the {len(drawn)} trials after {first} {unit}s from their settings; its "
         f"out-of-bag R² is {fit:.2f}{low}",
-        "importance: drop of the forest's R² if the values of a setting are shuffled, as a share of all drops",
+        "importance: if the values of a setting are shuffled, the forest's R² drops; share of this drop in all drops",
         f"trend: rank correlation of a setting with {metric}",
     )
     yield PlainTable("Importance of the settings", ("setting", "importance", "trend"), tuple(rows), notes)

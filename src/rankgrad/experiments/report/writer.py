@@ -32,7 +32,7 @@ def find_results(path: str | os.PathLike[str]) -> list[Path]:
         return [path]
     found = sorted(filter(has_results, path.iterdir())) if path.is_dir() else []
     if not found:
-        kinds = f"a folder that contains several, or a packed file ({PACKED})"
+        kinds = f"a folder that contains results folders, or a packed file ({PACKED})"
         bad_value("results", f"be a results folder of `rankgrad experiment`, {kinds}", path)
     return found
 
@@ -44,7 +44,7 @@ def gather(
 
     Args:
         path: path of results, as for `find_results`.
-        recipes: recipes to use instead of the recipe in the results; one study is made for each recipe.
+        recipes: recipes to use instead of the recipe in the results; there is one study per recipe and results folder.
         root: folder of the data sets, for the labels of the documents; None: the default of `rankgrad.data.load`.
         lists: if False, the page has no ranked lists.
     """

@@ -29,17 +29,17 @@ class Cell:
         True
     """
 
-    data: str  # name known to `rankgrad.data.load`, or a folder
+    data: str  # name of a data set, as in `rankgrad.data.load`, or a folder
     binary: bool  # True: all labels above 0 are set to 1
     fold: int | None  # number of the fold, from 1; None for a data set without folds
     model: str  # name of the ranker
     loss: str  # name of the loss
-    variant: str | None  # spec of the loss, if its name has several variants; otherwise None
+    variant: str | None  # spec of the loss if the recipe has `variants` of it; otherwise None
     settings: dict[str, Any]  # settings of the run, including the seed
     metrics: tuple[str, ...]  # metrics on the test lists or, for a tuning cell, on the validation lists
     stage: str  # "tune" or "final"
     refit: bool  # True: train on the train and validation lists, for the number of epochs in the settings
-    trial: int  # number of the drawn combination of settings, from 0
+    trial: int  # number of the combination of settings, from 0
 
     @cached_property
     def key(self) -> str:

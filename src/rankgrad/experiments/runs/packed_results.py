@@ -61,8 +61,8 @@ class _Unpacked:
             if found := self.unpacker.decompress(packed, size):
                 self.left -= len(found)
                 if self.left < 0:
-                    how = "to read more, unpack it with `tar` and give the folder"
-                    bad_value(str(self.name), f"unpack to at most {self.limit:,} bytes ({how})", "more bytes")
+                    how = "unpack a larger file with `tar`, and use the folder"
+                    bad_value(str(self.name), f"contain at most {self.limit:,} bytes ({how})", "more bytes")
                 return found
         return b""
 
@@ -70,8 +70,8 @@ class _Unpacked:
 def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
     """Read the arrays of a result from an `.npz` file; `name` is the name of the file in errors.
 
-    `numpy.load` allocates the size that a file declares. This function first checks that the content has that size.
-    The arrays contain numbers or texts.
+    A file declares the sizes of its arrays, and `numpy.load` allocates memory of these sizes. This function first
+    checks that the content has these sizes. The arrays contain numbers or texts.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
@@ -81,7 +81,7 @@ def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
             return _fitting({key: _array(file.read(entry)) for key, entry in entries.items()})
     except (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         # zipfile raises RuntimeError if the content is encrypted, or compressed by an unknown method.
-        how = "delete it and the .json of the same name, and run the experiment again"
+        how = "delete this file and the .json file with the same name, and run the experiment again"
         raise ValueError(f"{name} must contain the arrays of a result ({how}); got the error {error}") from error
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 def commit() -> str:
     """Return the commit of this package, with `-dirty` if files were changed; for an installed package, the version.
 
-    The environment variable `RANKGRAD_COMMIT` replaces this text, for a copy of the files without their history.
+    If the environment variable `RANKGRAD_COMMIT` is set, its value is returned. Set it for a copy of the files without
+    the Git history.
     """
     if given := os.environ.get("RANKGRAD_COMMIT"):
         return given
@@ -57,7 +58,7 @@ def machine() -> str:
 
 
 def reset_peak() -> bool:
-    """Reset the measured peak memory of this process; return True, or False if the system does not support this."""
+    """Reset the measured peak memory of this process; return False if the system does not support this."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -66,7 +67,7 @@ def reset_peak() -> bool:
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes, since `reset_peak` or since its start; 0 if unknown."""
+    """Return the peak memory of this process in bytes, since `reset_peak` or since the process start; 0 if unknown."""
     try:
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

@@ -88,7 +88,7 @@ def _number(name: str, value: Any, none: bool = False) -> None:
 
 def _whole(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        bad_value(name, "be a whole number of at least 0", repr(value)[:40])
+        bad_value(name, "be an integer of at least 0", repr(value)[:40])
 
 
 def _texts(name: str, value: Any) -> None:

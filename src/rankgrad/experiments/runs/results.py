@@ -33,15 +33,15 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class CellResult:
-    """Result of one cell. The values per query are read from disk when they are needed."""
+    """Result of one cell. The values per query are read from disk when they are first used."""
 
     cell: Cell
     validation: dict[str, float]  # value by metric; NaN if the loss was not finite; a run with NaN is never chosen
     test: dict[str, float]  # mean by metric; empty for tuning cells, which never use the test lists
-    epoch: int  # number of the epoch that was kept
-    history: list[dict[str, Any]]  # one row per epoch
+    epoch: int  # number of the epoch (or number of trees) of the final model
+    history: list[dict[str, Any]]  # one row per epoch or tree
     learned: dict[str, Any]  # parameters that the loss has learned
-    seconds: float  # seconds of training; in the first run of a process, this includes loading and compiling
+    seconds: float  # seconds of training; the first run of a process also loads libraries and compiles kernels
     peak_memory: int  # peak memory in bytes
     parameters: int  # number of parameters of the ranker
     commit: str
@@ -88,7 +88,7 @@ class Results:
 
     recipe: Recipe | None
     cells: list[CellResult]
-    missing: list[Cell]  # cells without a result; final cells are known only after their tuning cells have run
+    missing: list[Cell]  # cells without a result; final cells are listed only after their tuning cells have run
     failed: dict[str, str] = field(default_factory=dict)  # traceback of each failed cell, by its key
 
     def final(self) -> list[CellResult]:
@@ -135,7 +135,7 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
 def chosen_results(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
     """Return the tuning result with the best validation value, for each data set, fold, ranker and loss.
 
-    A row is left out until all of its settings have been tried, so that all rows are tuned equally.
+    A row is left out until all settings of the row have been tried. Therefore all rows are tuned equally.
     """
     waiting = {cell.group for cell in recipe.cells_to_tune() if cell.key not in results}
     return recipe.chosen(each for each in results.values() if each.cell.group not in waiting)
@@ -162,8 +162,8 @@ def pack(
 ) -> int:
     """Write all results of a folder to one small `.tar.xz` file, which `unpack` reads.
 
-    Values per query become float32. Scores are left out by default. Without `history`, only the final runs with the
-    first seed keep their learning curves, and numbers have four digits. Equal results give equal files.
+    Values per query become float32. Scores are left out by default. Without `history`, only the final runs with
+    seed 0 keep their learning curves, and numbers are rounded to four digits. Equal results give equal files.
 
     Returns:
         Number of results.
@@ -206,7 +206,7 @@ def _short_numbers(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpack(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
-    """Write the results of a packed file to a folder; existing files are kept."""
+    """Write the results of a packed file to a folder; existing files are not replaced."""
     content = _members(Path(file))
     # Arrays are written first, because a cell with a JSON file counts as done.
     for name in sorted(content, key=lambda name: name.endswith(".json")):
@@ -258,7 +258,7 @@ def _parse_result(content: bytes, name: str, arrays: Callable[[], Arrays]) -> Ce
         known["warnings"] = tuple(known.get("warnings", ()))
         return CellResult(cell=Cell.of(record["cell"]), arrays=arrays, file=name, **known)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        how = "delete it, and run the experiment again"
+        how = "delete the file, and run the experiment again"
         raise ValueError(f"{name} must be the result of a cell ({how}); got the error {error}") from error
 
 

@@ -31,7 +31,7 @@ class TrainedCell(NamedTuple):
     model: TrainedModel
     device: str
     validation: dict[str, float]  # value by metric; empty without validation lists
-    epoch: int  # number of the epoch, or number of trees, that was kept
+    epoch: int  # number of the epoch, or number of trees, of the model
     history: list[dict[str, Any]]  # one row per epoch or tree; the key `epoch` has the number of the epoch or tree
     learned: dict[str, Any]  # parameters that the loss has learned
     parameters: int  # number of parameters of the ranker
@@ -55,8 +55,8 @@ def run_cell(
         cell: cell to run; a cell that has a result is not run again.
         folder: folder of the results.
         root: folder of the data sets.
-        device: device to use; None: the device in the cell's settings, otherwise the CPU. The device is written to the
-            result, but is not part of the cell's key.
+        device: device to use; None: the device in the cell's settings, or the CPU if the settings have no device. This
+            argument is written to the result, but does not change the key of the cell.
         cache: folder for memory-mapped copies of the data.
     """
     import torch
@@ -149,7 +149,7 @@ def _joined(train: Dataset, validation: Dataset) -> Dataset:
 def _evaluate(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
     """Evaluate a final cell on the test lists; return the mean by metric, and the arrays of the result.
 
-    Text data sets are measured as trec_eval does, with all qrels: see `evaluate_lists`.
+    The metrics of text data sets are computed as in trec_eval, with all qrels: see `evaluate_lists`.
     """
     scores = model.score_lists(test)
     found = evaluate_lists(scores, test, cell.metrics, bootstrap=0)

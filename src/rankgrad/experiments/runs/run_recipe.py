@@ -25,11 +25,11 @@ from rankgrad.parallel.process_pool import Runner, Task
 
 
 class CellProgress(NamedTuple):
-    """Progress of the run of a recipe, after a cell is done or has failed."""
+    """Progress of an experiment, after a cell is done or has failed."""
 
     cell: Cell
     result: CellResult | None  # None if the cell has failed
-    error: str | None  # traceback of a failed cell
+    error: str | None  # traceback of a failed cell; otherwise None
     done: int  # number of cells that are done or have failed, including those of earlier runs
     total: int  # number of cells of the recipe
 
@@ -45,9 +45,9 @@ def run_recipe(
 ) -> Iterator[CellProgress]:
     """Run the cells of a recipe that have no result; yield the progress after each cell.
 
-    The tuning cells are run first. The final cells of a row are run only if all settings of the row have been tried, so
-    that all rows are tuned equally. The traceback of a failed cell is written to `failed/`. The next run tries the cell
-    again.
+    The tuning cells are run first. The final cells of a row are run only after all settings of the row have been
+    tried. Therefore all rows are tuned equally. The traceback of a failed cell is written to `failed/`. The next call
+    runs this cell again.
 
     Args:
         recipe: recipe to run; all its data sets must exist.

@@ -1,8 +1,8 @@
 """Write and read a small summary of an experiment: values per query of its first metric, and means of the others.
 
-`pack` keeps whole results. A summary keeps what tables and tests need, in one file of a few hundred kilobytes for
-thousands of runs: values are stored with 16 bits, query by query, because different runs have similar values for most
-queries.
+`pack` stores complete results. A summary stores only the numbers that tables and tests need. For thousands of runs, it
+is one file of a few hundred kilobytes. A value has 16 bits. The values of a query are next to each other, because a
+query has similar values in most runs, and similar values are compressed well.
 """
 
 import json
@@ -37,12 +37,12 @@ class RowSummary:
     data: str  # name of the data set in tables
     model: str
     loss: str
-    values: RunValues  # of the first metric
-    means: Mapping[str, NDArray[np.float64]]  # mean over queries of each metric, (folds, seeds)
+    values: RunValues  # values of the first metric
+    means: Mapping[str, NDArray[np.float64]]  # mean of each metric over the queries, (folds, seeds)
     chosen: tuple[Mapping[str, Any], ...]  # searched settings that validation chose, per fold
-    trials: int  # number of settings tried per fold
+    trials: int  # number of combinations of settings that were tried per fold
     seconds: float  # mean seconds of training per run
-    epoch_seconds: float  # median of the seconds per epoch over the runs; 0 if it is not known
+    epoch_seconds: float  # median over the runs of the seconds per epoch; 0 if unknown
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Summary:
     """Summary of the final runs of an experiment."""
 
     recipe: Recipe
-    metric: str  # metric of the values per query
+    metric: str  # metric whose values per query are stored
     rows: tuple[RowSummary, ...]
-    runs: int  # number of runs, tuning included
+    runs: int  # number of runs, including tuning
     missing: int  # number of runs without a result; incomplete rows are left out
     seconds: float  # total seconds of training
     commits: Mapping[str, int]  # number of runs per commit
@@ -136,7 +136,7 @@ def read_summary(file: str | os.PathLike[str]) -> Summary:
         rows = header["rows"]
         values = np.frombuffer(body, dtype=np.uint16)
         if len(values) != sum(row["shape"][0] * row["shape"][1] for row in rows):
-            bad_value("values", "have the sizes of the rows", f"{len(values)} values")
+            bad_value("values", "be as many as the rows of the summary need", f"{len(values)} values")
         found: dict[int, NDArray[np.uint16]] = {}
         for places in _groups(rows):
             seeds, queries = sum(rows[place]["shape"][0] for place in places), rows[places[0]]["shape"][1]
@@ -161,9 +161,9 @@ def _row(row: Mapping[str, Any], stored: NDArray[np.uint16]) -> RowSummary:
 
 
 def _stored(values: NDArray[np.float64]) -> tuple[NDArray[np.uint16], float]:
-    """Return values with 16 bits, and the size of one step: 0.0001, or more if a value is above 6.5."""
+    """Return the values as 16-bit integers, and the size of one unit: 0.0001, or more if a value is above 6.5."""
     if (values < 0).any():
-        bad_value("metric", "have values of at least 0, to be stored in a summary", float(np.nanmin(values)))
+        bad_value("metric", "have no negative values, because a summary cannot store them", float(np.nanmin(values)))
     scale = max(1e-4, float(np.nanmax(values, initial=0.0)) / _LARGEST)
     return np.where(np.isnan(values), _MISSING, np.round(np.nan_to_num(values) / scale)).astype(np.uint16), scale
 
@@ -181,7 +181,7 @@ def _same_lists(rows: list[dict[str, Any]], blocks: list[NDArray[np.uint16]]) ->
 
 
 def _searched(recipe: Recipe, run: CellResult) -> dict[str, Any]:
-    """Return the searched settings of a run, and its variant of the loss if there are several."""
+    """Return the searched settings of a run and, if the loss has variants, the variant of the run."""
     model = {**recipe.models, **{k: v for source in recipe.data for k, v in source.models.items()}}[run.cell.model]
     found = {name: run.cell.settings[name] for name in model.searched(recipe.search) if name in run.cell.settings}
     return found | ({"loss": run.cell.variant} if run.cell.variant is not None else {})

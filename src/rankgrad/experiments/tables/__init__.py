@@ -1,6 +1,7 @@
 """Tables of experiments: our numbers next to the published numbers, with spread, tests and footnotes.
 
-- `table` computes a table from results; `footnotes` writes its notes; `published` reads the numbers that papers print.
+- `table` computes a table from results, and `footnotes` writes the notes of a table.
+- `published` reads the numbers that papers print.
 - `text` writes a table for the terminal and in Markdown; `latex` writes a table in LaTeX.
 - `plain_table` is a table of texts and numbers, for the pages of single runs.
 """

@@ -31,7 +31,10 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
     yield from _tuned(table, recipe)
     if recipe.refit:
         units = " or ".join(dict.fromkeys(f"{each.kind.unit}s" for each in recipe.models.values()))
-        yield f"After tuning, rankers were trained again on train and validation for the chosen number of {units}"
+        yield (
+            "After tuning, rankers were trained again on the train and validation lists "
+            f"for the chosen number of {units}"
+        )
     yield from _tested(table, recipe.tests, seeds)
     yield from _missing(table, recipe.tests)
     if recipe.answers and any(entry.printed is not None for row in table.rows for entry in row.entries.values()):
@@ -88,7 +91,7 @@ def _tuned(table: "Table", recipe: "Recipe") -> Iterator[str]:
 
 
 def _chosen_variants(rows: Sequence["TableRow"]) -> Iterator[str]:
-    """Yield how often validation chose each variant of a loss, over the folds of all models."""
+    """Yield a note that says how often validation chose each variant of a loss, over the folds of all models."""
     counts: dict[str, Counter[str]] = {}
     for row in rows:
         if row.variants:

@@ -1,4 +1,4 @@
-r"""Write a table in LaTeX, as one or more `table*` that fit a page of `article`; the LaTeX needs only `booktabs`."""
+r"""Write a table in LaTeX: one or more `table*`, each at most one page of `article`. The only package is `booktabs`."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ Group = list[Column]  # columns of one metric
 
 
 def latex(table: "Table") -> str:
-    """Return the table in LaTeX, split into parts that fit a page; p-values are shown only as marks."""
+    """Return the table in LaTeX, split into parts of at most one page; p-values are shown only as marks."""
     groups = [
         [column for column in columns(table, metric) if column.head not in ("difference", "p")]
         for metric in table.metrics
@@ -35,7 +35,7 @@ def latex(table: "Table") -> str:
     notes = "\n".join(f"{escape_latex(note)}." for note in table.notes)
     found = []
     for number, (rows, some) in enumerate(parts, start=1):
-        part = f" (part {number} of {len(parts)}; the notes are below the last)" if len(parts) > 1 else ""
+        part = f" (part {number} of {len(parts)}; the notes are below the last part)" if len(parts) > 1 else ""
         found += [
             r"\begin{table*}",
             r"\centering",

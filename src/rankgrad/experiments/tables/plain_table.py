@@ -34,7 +34,7 @@ class PlainTable:
     notes: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, str | float | None]]:
-        """Return one mapping from head to value per row, for JSON: a number, the text of an interval, or None."""
+        """Return one dictionary per row, for JSON: the keys are the headings, a value is a number, a text or None."""
 
         def plain(field: Field) -> str | float | None:
             interval = " to " in field.text  # such a field is sorted by its lower end

@@ -81,7 +81,7 @@ def find_published(name: str, data: str, model: str, loss: str, metric: str) -> 
 def value(name: str, data: str, model: str, loss: str, metric: str) -> float | None:
     """Return the number as printed; None if the paper does not print it.
 
-    The printed number is our number times `load_published(name).scale`.
+    To compare a number of rankgrad with it, multiply the number of rankgrad by `load_published(name).scale`.
 
     Args:
         name: name of the table, as in `answers` of a recipe.

@@ -31,12 +31,12 @@ WORSE_THAN_BEST, BETTER, WORSE = "†", "▲", "▼"  # marks of the papers on S
 class TableEntry:
     """One number of a table. Values are unscaled; `Table.scale` is applied only when they are shown."""
 
-    mean: float | None = None  # mean over seeds and folds of the means over queries
+    mean: float | None = None  # mean over seeds and folds; the value of one run is a mean over queries
     runs: int = 0  # number of runs that are done
     wanted: int = 0  # number of seeds times number of folds; 0 if only the paper has this row
     queries: int = 0  # number of queries that are not skipped, over all folds
-    spread: float | None = None  # of the means over folds: standard deviation over seeds, or half of the interval
-    best: bool = False  # True for the best row among those with the same model
+    spread: float | None = None  # over the seeds' means: standard deviation, or half of the 95% interval
+    best: bool = False  # True for the best row among the rows with the same model
     difference: float | None = None  # mean over queries of the difference from the reference row
     interval: tuple[float, float] | None = None  # interval of the difference, with confidence 1 - level of the tests
     detectable: float | None = None  # smallest difference that the test finds with 80% power
@@ -49,7 +49,7 @@ class TableEntry:
 
     @property
     def complete(self) -> bool:
-        """True if all runs are done, so that the number can be compared."""
+        """True if all runs are done. Only complete entries are compared."""
         return self.mean is not None and self.runs == self.wanted
 
 
@@ -60,10 +60,10 @@ class TableRow:
     model: str
     loss: str
     entries: Mapping[str, TableEntry]  # numbers by metric
-    trials: tuple[int, ...] = (1,)  # numbers of settings tried per fold and variant, without duplicates
+    trials: tuple[int, ...] = (1,)  # all different numbers of settings tried per fold and variant
     variants: tuple[str, ...] = ()  # variants of the loss, from which validation chose
     chosen: tuple[str, ...] = ()  # variant that validation chose, one per fold
-    effective: int = 1  # number of settings, over all variants, that can matter; see `_effective`
+    effective: int = 1  # number of tried settings that can have an effect, over all variants; see `_effective`
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Table:
         return self.markdown()
 
     def rich(self, width: int = 80) -> "RenderableType":
-        """Return the table for the terminal, split by metrics into tables that fit the width."""
+        """Return one or more tables for the terminal; each table shows some metrics, if possible within `width`."""
         from rankgrad.experiments.tables.text import rich
 
         return rich(self, width)
@@ -108,7 +108,7 @@ class Table:
         return _plain(asdict(self))
 
     def short(self, metric: str) -> str:
-        """Return the name of the metric without its options if it is unique, otherwise with its options."""
+        """Return the name of the metric without its options if this name is unique, otherwise with its options."""
         return short(metric, self.metrics)
 
 
@@ -132,9 +132,9 @@ def table(results: "Results", data: str, metrics: Iterable[str] | str | None = N
 
     A number is the mean over seeds and folds. If runs are missing, the mean is shown with the number of runs, and is
     neither tested nor compared. All pairs of rows with the same model are tested. If the recipe names a loss in
-    `tests.against`, only the pairs of this loss and another loss are tested. Queries and training runs count as random
-    (see `rankgrad.experiments.seed_variance`). p-values are adjusted for all comparisons of a column. Rows that only
-    the paper has are last. The numbers of a reduced recipe are neither tested nor compared with the paper.
+    `tests.against`, only the pairs of this loss and another loss are tested. Queries and training runs are both random
+    samples (see `rankgrad.experiments.seed_variance`). p-values are adjusted for all comparisons of a column. Rows that
+    exist only in the paper are last. The numbers of a reduced recipe are neither tested nor compared with the paper.
 
     Args:
         results: return value of `rankgrad.experiments.runs.results.read_results`.
@@ -295,7 +295,7 @@ def _published(recipe: "Recipe", data: str, model: str, loss: str, metric: str) 
 
 
 def _trials(results: "Results", recipe: "Recipe", data: str) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Return how many settings were tried for each model and loss; rows without tuning cells are left out."""
+    """Return the numbers of tried settings by model and loss; rows without tuning cells are left out."""
     wanted = [cell for cell in recipe.cells_to_tune() if cell.label == data]
     found = Counter((run.cell.group, run.cell.variant) for run in results.tuned())
     counts: dict[tuple[str, str], set[int]] = {}
@@ -305,7 +305,7 @@ def _trials(results: "Results", recipe: "Recipe", data: str) -> dict[tuple[str, 
 
 
 def _effective(results: "Results", recipe: "Recipe", data: str, line: _Line, chosen: Sequence[str]) -> int:
-    """Return the number of tried settings that can matter for a row.
+    """Return the number of tried settings that can have an effect on a row.
 
     A variant that validation never chose is left out. Settings with the same validation values on all folds count once.
     """

@@ -46,14 +46,14 @@ def columns(table: "Table", metric: str) -> list[Column]:
 
 
 def labels(table: "Table") -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the names of each row: model and loss, or only the loss if there is a single model."""
+    """Return the headings of the name columns (model and loss, or only loss for one model), and the names by row."""
     if len({row.model for row in table.rows}) == 1:
         return ["loss"], [[row.loss] for row in table.rows]
     return ["model", "loss"], [[row.model, row.loss] for row in table.rows]
 
 
 def form_label(form: str | None) -> str:
-    """Return the label of a reduced recipe, one sentence; an empty text for a whole recipe.
+    """Return the label of a reduced recipe, one sentence; an empty text for a complete recipe.
 
     Example:
         >>> form_label("smoke")
@@ -79,7 +79,7 @@ def subject(table: "Table") -> str:
 def side_by_side(
     groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], bool]
 ) -> list[list[list[Column]]]:
-    """Split metrics into parts; each part has as many metrics as fit next to each other, but at least one."""
+    """Split metrics into parts that `fits` accepts; a part with only one metric is always accepted."""
     parts: list[list[list[Column]]] = []
     for group in groups:
         if parts and fits([*parts[-1], group]):
@@ -90,7 +90,10 @@ def side_by_side(
 
 
 def rich(table: "Table", width: int = 80) -> "RenderableType":
-    """Return tables for the terminal, followed by the notes; each table has as many metrics as fit."""
+    """Return one or more tables for the terminal, followed by the notes; a table has at most `width` characters.
+
+    A table is wider only if it has a single metric that needs more characters.
+    """
     from rich.console import Console, Group
     from rich.measure import Measurement
     from rich.table import Table as RichTable

@@ -1,7 +1,8 @@
-"""Kernels for the CPU, compiled by Numba. The compiled code is stored in a folder named by a hash of all source files.
+"""Kernels for the CPU, compiled by Numba. The compiled code is stored on disk.
 
-The number of threads is `torch.get_num_threads()`. Results do not depend on this number, because every sum is computed
-in a fixed order. A forked child runs kernels in one thread.
+The name of the folder with the compiled code contains a hash of all source files. The number of threads is
+`torch.get_num_threads()`. Results do not depend on this number, because every sum is computed in a fixed order. A
+forked child runs kernels in one thread.
 """
 
 import sys
@@ -40,8 +41,8 @@ def kernel(function: Callable[..., Any]) -> Any:
 def helper(function: Callable[..., Any]) -> Any:
     """Make a function that only CPU kernels call. Numba compiles it with the first kernel that calls it.
 
-    The function has no wrapper for Python. This saves compilation time, but a call from Python crashes. Inlining is
-    left to LLVM: if Numba inlined the function, compilation would take four times as long.
+    The function has no wrapper for Python. This saves compilation time, but a call from Python crashes. Only
+    LLVM may inline the function: if Numba inlined it, compilation would take four times as long.
     """
     return numba.njit(fastmath=FASTMATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
@@ -70,7 +71,7 @@ class FlatLists(NamedTuple):
         offsets: Tensor | None,
         n: int,
     ) -> "FlatLists":
-        """Convert the tensors that the operator takes to NumPy arrays."""
+        """Convert the input tensors of the operator to NumPy arrays."""
         dtype = scores.dtype
         flat = _array(scores, dtype)
         return cls(
@@ -93,7 +94,7 @@ class FlatLists(NamedTuple):
 
 
 def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
-    """Return a tensor as a NumPy array, in the same memory if possible. The checks save calls of PyTorch."""
+    """Return a tensor as a NumPy array, in the same memory if possible. The checks avoid unnecessary PyTorch calls."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     if tensor.dtype != dtype:
@@ -102,7 +103,7 @@ def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
 
 
 class KernelOutputs(NamedTuple):
-    """NumPy arrays that a CPU kernel fills. The operator returns them as tensors."""
+    """NumPy arrays that a CPU kernel fills. The operator returns them as tensors; `op.py` describes them."""
 
     values: NDArray[Any]  # (L,)
     signal: NDArray[np.bool_]  # (L,)
@@ -118,7 +119,7 @@ class KernelOutputs(NamedTuple):
         return cls(np.empty(lists, dtype), np.empty(lists, np.bool_), slopes, extras)
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the arrays as the tensors that the operator returns."""
+        """Convert the arrays to the output tensors of the operator."""
         values, signal, slopes, extras = (torch.from_numpy(array) for array in self)
         return values, signal, slopes, extras
 

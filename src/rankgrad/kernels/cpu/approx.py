@@ -75,16 +75,16 @@ def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
     return (
         np.empty(documents, np.int64),  # place: original position of a document
-        np.empty(documents),  # score: score, minus the middle of the score range of its list unless the list is wide
+        np.empty(documents),  # score: score of a document; unless its list is wide, minus the middle of the score range
         np.empty(documents, dtype),  # power: exp(alpha score)
         np.empty(lists, np.int64),  # count: number of real documents of a list
         np.empty(lists, np.int64),  # hits: number of relevant documents of a list
         np.empty(lists, np.bool_),  # wide: True if the powers of a list would overflow
         np.empty(documents),  # rank: soft rank
         np.empty(documents),  # above: soft rank among the relevant documents, for average precision
-        np.empty(documents, dtype),  # by_rank: derivative of the value by each rank
-        np.empty(documents, dtype),  # by_above: derivative of the value by each `above`
-        np.empty(documents),  # direct: for each score, the part of its derivative that is known before `_slope_rows`
+        np.empty(documents, dtype),  # by_rank: derivative of the value with respect to each rank
+        np.empty(documents, dtype),  # by_above: derivative of the value with respect to each `above`
+        np.empty(documents),  # direct: part of the derivative with respect to each score, computed before `_slope_rows`
     )
 
 
@@ -92,7 +92,7 @@ def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
 def _approx(code: int) -> Any:
     """Return the CPU kernel of one metric of sigmoid ranks.
 
-    The number `code` is the only variable in the closure of the kernel. By this number, Numba finds the kernel on disk.
+    The number `code` is the only variable in the closure of the kernel. Numba finds the stored kernel by this number.
     """
 
     @kernel
@@ -201,7 +201,7 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
 
 @helper
 def _cross(l, given, work, one):
-    """For each pair of a relevant and an irrelevant document, add the derivative to `direct` of both documents."""
+    """Add the derivative of each pair of a relevant and an irrelevant document to `direct` of both documents."""
     _, _, power, count, hits, _, _, _, by_rank, _, direct = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -212,7 +212,7 @@ def _cross(l, given, work, one):
 def _by_alpha(l, given, work, out, code, alpha):
     """Set the slopes of masked documents to 0. For NDCG, compute the derivative with respect to alpha from the slopes.
 
-    This is possible because alpha occurs in the formula only as the factor of a score.
+    The slopes are sufficient, because alpha occurs in the formula only as a factor of scores.
     """
     mask, offsets = given[2], given[3]
     place, score, count = work[0], work[1], work[3]

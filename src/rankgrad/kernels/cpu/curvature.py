@@ -1,6 +1,7 @@
-"""Computes slopes and curvatures (second derivatives) of pairwise losses for boosting. `pair_loops.py` has the loops.
+"""Computes slopes (first derivatives) and curvatures (second derivatives) of pairwise losses, for boosting.
 
-With the symbols of `pairwise.py`, the derivatives of a pair i, j with respect to the scores of its documents are
+The loops are in `pair_loops.py`, and the symbols are those of `pairwise.py`. The derivatives of the value of a pair
+(i, j) with respect to the scores of its documents are
 
     d value / d s_j = -d value / d s_i = sigma (A q - B),
     d2 value / d s_j^2 = d2 value / d s_i^2 = sigma^2 A q (1 - q).

@@ -3,9 +3,10 @@
 In ListMLE, a document competes only with documents whose label is not higher. In unique softmax, a document competes
 only with documents whose label is lower.
 
-The functions take the documents of a list in descending order of their labels `y`: scores `s`, exponentials `e` of the
-scores, and weights `t`. They fill `d` with the derivatives and return the value. The functions `far_...` are for scores
-that are so far apart that all terms of a sum of `e` could underflow.
+The documents of a list are in descending order of their labels. The arguments of the functions are the labels `y`, the
+scores `s`, the exponentials `e` of the scores, and the weights `t`. The functions fill `d` with the derivatives and
+return the value. The functions `far_...` are for scores that are so far apart that all terms of a sum of `e` could
+underflow.
 """
 
 import math
@@ -60,7 +61,8 @@ def plackett_luce(y, s, e, t, d, weighted, together):
 def far_plackett_luce(y, s, e, t, d, together):
     """Compute ListMLE as `plackett_luce` does, for scores that are far apart.
 
-    A sum of exponentials is stored as e^top * rest. Until the derivatives are known, `d` stores top. `e` stores rest.
+    A sum of exponentials is stored as e^top * rest. `e` contains rest. `d` contains top until the derivatives are
+    computed.
     """
     value, top, remaining = 0.0, -np.inf, 0.0
     last = len(s)
@@ -125,7 +127,7 @@ def unique(y, s, e, t, d):
 def far_unique(y, s, e, t, d):
     """Compute unique softmax as `unique` does, for scores that are far apart.
 
-    A field is stored as e^top * rest. Until the derivatives are known, `d` stores top. `e` stores rest.
+    A field is stored as e^top * rest. `e` contains rest. `d` contains top until the derivatives are computed.
     """
     value, top, below = 0.0, -np.inf, 0.0
     last = len(s)

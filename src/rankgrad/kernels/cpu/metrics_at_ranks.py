@@ -1,7 +1,7 @@
 """CPU helpers of the family `approx`: metrics computed from soft ranks.
 
-The functions return minus the metric of a list, and compute the derivative of this value with respect to the rank of
-each relevant document.
+Each function for a metric returns minus the metric of a list. It also computes the derivative of this value with
+respect to the soft rank of each relevant document.
 """
 
 import math
@@ -86,9 +86,10 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
 
 @helper
 def ideal_discounts(longest, slope):
-    """Return cumulative sums, for the ideal DCG, of 1 / d(r) and of its derivative with respect to the slope.
+    """Return two cumulative sums over ranks r, for the ideal DCG: of 1 / d(r), and of the derivative of 1 / d(r).
 
-    d(r) is the discount of rank r. Entry r is the sum over the ranks from 1 to r.
+    d(r) is the discount of rank r. The derivative is with respect to the slope of the discount. Entry r of each result
+    is the sum over the ranks from 1 to r.
     """
     sums, by_slopes = np.zeros(longest + 1), np.zeros(longest + 1)
     for r in range(1, longest + 1):
@@ -117,8 +118,8 @@ def _gain(y, top, log_base):
 def _discount(r, slope):
     """Return, in a CPU kernel, the discount d(r) of a rank r, and two derivatives of d(r).
 
-    The derivatives are with respect to r and with respect to the slope. Slope 0 means the log discount, d(r) = ln(1 +
-    r).
+    The derivatives are with respect to r and with respect to the slope. If the slope is 0, d(r) is the log discount,
+    ln(1 + r).
     """
     if slope == 0.0:
         return math.log1p(r), 1.0 / (1.0 + r), 0.0
@@ -145,7 +146,7 @@ def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
     """Return minus the reciprocal rank of a list. Fill `by_rank` with derivatives with respect to the soft ranks.
 
     The value is a mean over the relevant documents, with weights that depend on the scores. Fill `direct` with the
-    derivatives through these weights, divided by alpha.
+    derivatives with respect to the scores in these weights, divided by alpha.
     """
     highest = -np.inf
     for i in range(first, last):

@@ -13,7 +13,7 @@ _DOUBLE = ir.DoubleType()
 
 
 def _extreme(name: str) -> Any:
-    """Return the LLVM function with this name, minimum or maximum of two numbers, as a function for kernels."""
+    """Return a function for kernels that calls the LLVM function `name`, the minimum or maximum of two numbers."""
 
     @intrinsic
     def extreme(context: Any, one: Any, other: Any) -> Any:
@@ -33,7 +33,7 @@ _lower, _higher = _extreme("llvm.minimum"), _extreme("llvm.maximum")
 
 @helper
 def extremes(values):
-    """Return the lowest and the highest number of an array. Both are NaN if a number is NaN.
+    """Return the lowest and the highest number of an array. If the array contains NaN, both are NaN.
 
     For an empty array, the results are inf and -inf.
     """

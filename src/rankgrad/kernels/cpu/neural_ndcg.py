@@ -5,11 +5,12 @@ on both sides. Each decrease is the gap between two neighbouring scores times an
 a band around the diagonal, and entries outside the band are negligible. The band is stored in blocks of four rows if it
 takes at most 4 MB. Otherwise every sweep computes the band again.
 
-A round computes `v = 1 / (K' u)` and then `u = 1 / (K v)`. A round is one sweep over the rows: when the sum of a row
-is known, the row is added to the sums of columns for the next round. The backward pass does the same sweeps in reverse
-order and needs no second matrix. The value depends on the scores through the logits of K. The derivative of a logit by
-a score contains the distance to the diagonal, so a sweep also adds up rows times this distance. The other terms cancel,
-because scaling the columns of K does not change the result.
+A round computes `v = 1 / (K' u)` and then `u = 1 / (K v)`. A round is one sweep over the rows: as soon as the sum of
+a row is computed, the scaled row is added to the column sums of the next round. The backward pass does the same sweeps
+in reverse order and needs no second matrix. The value depends on the scores through the logits of K. The derivative of
+a logit with respect to a score contains the distance of the entry from the diagonal. So a sweep also adds up the
+entries multiplied by this distance. The other terms cancel, because scaling the columns of K does not change the
+result.
 """
 
 from typing import Any, NamedTuple
@@ -37,10 +38,10 @@ class BandMatrix(NamedTuple):
     at: Any  # (blocks,), start of each block in cells
     low: Any  # (blocks,), first column of each block
     width: Any  # (blocks,), number of columns of each block
-    begin: Any  # (m,), first column of each row whose entry is not negligible
-    end: Any  # (m,), column after the last entry of each row that is not negligible
-    x: Any  # (m,), scores minus the highest score of their segment, divided by the temperature
-    spread: Any  # (m,), sums of distances to all other scores, up to a constant per segment
+    begin: Any  # (m,), for each row, the first column with an entry that is not negligible
+    end: Any  # (m,), for each row, the column after the last entry that is not negligible
+    x: Any  # (m,), (score minus the highest score of its segment) / temperature
+    spread: Any  # (m,), sum of the distances of a score from all other scores, up to a constant per segment
     index: Any  # (columns,), 0, 1, 2, ... in the dtype of the scores
 
 
@@ -96,7 +97,8 @@ def _neural_ndcg_list(l, given, out, tables, numbers):
 def _band(score, like, temperature, matrix_bytes):
     """Allocate the band matrix of a list. The scores of the list are divided into segments.
 
-    The scores of two segments are so far apart that the entries between these segments are negligible.
+    The scores of two segments are so far apart that an entry is negligible if its row is in one segment and its column
+    in the other segment.
     """
     m = len(score)
     cut = 40.0 if like.itemsize == 4 else 80.0
@@ -161,8 +163,9 @@ def _fill(band, b, block):
 def _sweep(band, vector, mode, own, extra, factor, near, far):
     """Do one sweep over the band matrix: multiply each row by `vector`, and compute a factor from each product.
 
-    `mode` decides how the factor is computed. Then fill `near` with the sum over rows of factor times row. Fill `far`
-    with the sum over rows of factor times row times distance. The distance of an entry is column index minus row index.
+    `mode` decides how the factor is computed. Then fill `near`: for each column, add up factor times entry over all
+    rows. Fill `far`: for each column, add up factor times entry times distance over all rows. The distance of an entry
+    is its column index minus its row index.
     """
     for j in range(len(near)):
         near[j] = 0.0
@@ -202,10 +205,10 @@ def _sweep(band, vector, mode, own, extra, factor, near, far):
 
 @helper
 def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
-    """Do Sinkhorn's rounds on the band matrix. Return the NDCG of the sorted gains, and two sums over r for each j.
+    """Do Sinkhorn's rounds on the band matrix. Return the NDCG of the sorted gains, and two sums for each column j.
 
-    The first sum adds up the derivatives of the NDCG with respect to the logits (r, j). The second sum adds up these
-    derivatives times (j - r).
+    Both sums are over all rows r. The first sum adds up the derivatives of the NDCG with respect to the logits (r, j).
+    The second sum adds up these derivatives times (j - r).
     """
     m, tall, wide = len(band.x), 4 * len(band.at), len(band.index)
     dtype = gained.dtype

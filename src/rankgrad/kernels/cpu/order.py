@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from rankgrad.kernels.cpu import helper
 
-GRADES = 32  # whole labels below this number are sorted by counting
+GRADES = 32  # integer labels below this number are sorted by counting
 FEW = 16  # up to this number of documents, insertion sort is faster than radix sort
 
 
@@ -62,9 +62,9 @@ def descending(values, bits, place):
 
 @helper
 def by_label(labels, label_bits, place):
-    """Sort the positions in `place`, in descending order of labels. Small whole labels are sorted by counting.
+    """Sort the positions in `place`, in descending order of labels. Small integer labels are sorted by counting.
 
-    Counting is faster than `descending`, which sorts all other labels. Ties keep their order.
+    All other labels are sorted by `descending`, which is slower. Ties keep their order.
     """
     begin = np.zeros(GRADES, np.int64)
     for i in range(len(place)):

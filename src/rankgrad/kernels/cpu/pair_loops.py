@@ -1,8 +1,8 @@
 """Loops over the pairs of a list, for the CPU kernels of pairwise losses. The formulas are in `pairwise.py`.
 
 Numba compiles the loops once for each way to weight pairs. Pairs are processed in tiles of a fixed width, so that the
-compiler uses only vector instructions. Lists are padded at their end with documents that add 0. In a tile on the
-diagonal, pairs below the diagonal are multiplied by 0.
+compiler uses only vector instructions. At its end, each list is padded with documents that add 0 to all sums. In a
+tile on the diagonal, pairs below the diagonal are multiplied by 0.
 """
 
 import math
@@ -30,7 +30,7 @@ ROWS, WIDTH = np.int64(64), np.int64(32)
 def pairwise_kernel(kind: int) -> Any:
     """Return the CPU kernel of pairwise losses, for one way to weight pairs.
 
-    The number `kind` is the only variable in the closure of the kernel. By this number, Numba finds the kernel on disk.
+    The number `kind` is the only variable in the closure of the kernel. Numba finds the stored kernel by this number.
     """
 
     @kernel
@@ -63,7 +63,7 @@ def pairwise_kernel(kind: int) -> Any:
 def sort_list(l, kind, given, chosen, documents, place):
     """Sort a list by score for the loops over pairs, and store the data of its documents in this order.
 
-    Returns the number of documents that are in a pair.
+    Returns the number of documents that occur in pairs.
     """
     scores, labels, weights, mask, offsets, score_bits, label_bits = given
     gained, _, columns, ideal, worth, _, _, steep = chosen
@@ -130,7 +130,7 @@ def _powers(score, i, left, right, steep, power):
 
 @helper
 def _finish(l, kind, offsets, steep, work, out):
-    """Add up the values and the slopes that the tasks of a list computed for a pairwise loss."""
+    """Add up the values and the slopes from all tasks of a list, for a pairwise loss."""
     values, signal, slopes = out
     place, count, _, tasks, begin, parts, pulls = work
     first, n = offsets[l], count[l]

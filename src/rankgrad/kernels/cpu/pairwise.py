@@ -1,9 +1,11 @@
-"""CPU kernels of the family `pairwise`: RankNet, hinge, LambdaRank, LambdaLoss. `pair_loops.py` has their loops.
+"""CPU kernels of the family `pairwise`: RankNet, hinge, LambdaRank, LambdaLoss. The loops are in `pair_loops.py`.
 
-The losses are sums over ordered pairs. Documents are sorted in descending order of scores. So ranks are positions, and
-each pair is processed once: document i is before document j. With e = exp(sigma s), the probability that j wins is q =
-e_j / (e_i + e_j) <= 1/2. So n^2 pairs need only n exponentials. Let B be the weight with which j should win. Let A be
-the sum of B and the weight with which i should win. Then
+The losses are sums over ordered pairs. Documents are sorted in descending order of scores. So the rank of a document
+is its position, and each pair (i, j) is processed once, with document i before document j.
+
+With e = exp(sigma s), the probability that j wins is q = e_j / (e_i + e_j) <= 1/2. So n^2 pairs need only n
+exponentials. Let B be the weight with which j should win. Let A be the sum of B and the weight with which i should win.
+Then
 
     value += A (-log(1 - q)) + B sigma (s_i - s_j),    d value / d s_j = -d value / d s_i = sigma (A q - B).
 
@@ -39,7 +41,7 @@ UNCUT = 1 << 62
 
 
 class Plan(NamedTuple):
-    """A pairwise loss and its options, in the form that the CPU kernel takes.
+    """A pairwise loss and its options, in the form that the CPU kernel reads.
 
     Each field that is an array has one entry per rank or per rank distance.
     """

@@ -20,7 +20,7 @@ _TASK = ir.FunctionType(ir.VoidType(), [_WORD, _WORD])
 
 @intrinsic
 def _call(context: Any, task: Any, data: Any, index: Any) -> Any:
-    """Call a task of the parallel loop. `task` is the address of its function."""
+    """Call a task of the parallel loop. `task` is the address of the task's function."""
     del context, task, data, index
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,7 +1,7 @@
 """Sigmoid ranks for CPU kernels: soft ranks that are sums of sigmoids over a list, and their derivatives.
 
-The functions `near_...` divide powers e^x. For scores that are far apart, the functions `far_...` compute a sigmoid for
-each pair.
+The functions `near_...` compute a sigmoid as a quotient of powers e^x. If scores are far apart, these powers could
+overflow. For such scores, the functions `far_...` compute a separate exponential for each pair.
 """
 
 import math
@@ -54,7 +54,7 @@ def near_slope(power, by_rank, own, own_by_rank, one):
 
 @helper
 def cross_slopes(power, by_rank, others, slope, other_slope, one):
-    """For each pair of a document and one of `others`, add the derivative to the slopes of both documents.
+    """Add the derivative of each pair to the slopes of both documents. A pair is a document and one of `others`.
 
     Each pair needs only one division. The ranks of `others` do not count.
     """

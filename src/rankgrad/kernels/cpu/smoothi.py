@@ -1,11 +1,12 @@
 """CPU kernel of the family `smoothi`: metrics computed from SmoothI's rank indicators.
 
-The derivative treats the product in an indicator as a constant. The indicator of a rank is a softmax over the list. The
-contribution of this rank to the value and to the slopes is added immediately, and the indicator is not stored. With a
-large alpha, tiny differences grow from rank to rank. So documents with equal scores share one indicator, and sums are
-computed in the order of the scores. Then the result does not depend on the order of the documents. In average
-precision, the factor of a rank contains a sum over the later ranks. This sum is the sum over all ranks minus the sum
-over the earlier ranks. So a slope has two parts, which are added when the sum over all ranks is known.
+The indicator of a rank is a softmax over the list. Its logits contain a product over the earlier ranks. The derivative
+treats this product as a constant. The contribution of a rank to the value and to the slopes is added immediately, and
+the indicator is not stored. With a large alpha, tiny differences grow from rank to rank. So documents with equal scores
+share one indicator, and sums are computed in the order of the scores. Then the result does not depend on the order of
+the documents. In average precision, the factor of a rank contains a sum over the later ranks. This sum is the sum over
+all ranks minus the sum over the earlier ranks. So a slope has two parts, which are added at the end, when the sum over
+all ranks has been computed.
 """
 
 import math

@@ -70,7 +70,7 @@ def _finish(l, place, slope, value, out):
 
 @helper
 def _ndcg(rank, gain, k, beta, by_rank):
-    """Return minus the NDCG of soft ranks of a list. Fill `by_rank` with derivatives with respect to these ranks."""
+    """Return minus the NDCG of a list. Fill `by_rank` with the derivatives with respect to the soft ranks."""
     value = 0.0
     for i in range(len(rank)):
         by_rank[i] = 0.0
@@ -153,7 +153,7 @@ def _own_ranks(score):
 def _similarity_product(given, made, score, reach, p, slanted):
     """Multiply SoftSort's matrix by the vectors `given (vectors, m)`, and write the products to `made`.
 
-    The matrix has the entries e(i, j) or, if `slanted`, the derivatives of e(i, j) by x_i.
+    The matrix has the entries e(i, j) or, if `slanted`, the derivatives of e(i, j) with respect to x_i.
     """
     m = len(score)
     if p == 1:
@@ -198,7 +198,7 @@ def _similarity_product(given, made, score, reach, p, slanted):
 def _fastsort_list(l, given, out, tables, numbers):
     """Compute the value and the slopes of fastsort_ndcg for one list.
 
-    The soft ranks of the list are the point of the permutahedron that is nearest to -s / temperature.
+    The soft ranks are the projection of -s / temperature onto the permutahedron of the ranks.
     """
     score_bits, label_bits, discount = tables
     k, beta, temperature, entropic = numbers

@@ -1,8 +1,9 @@
 """CPU kernel of ListMLE with Efron's likelihood or the exact likelihood of tied labels.
 
-It is separate from `listwise.py`, because its compilation takes some seconds and few calls need it. As in
-`likelihood.py`, functions take the documents of a list in descending order of their labels `y`: scores `s` and weights
-`t`. They fill `d` with the derivatives and return the value. `e` is memory for one number per document.
+This kernel is separate from `listwise.py`, because its compilation takes some seconds and few calls need it. As in
+`likelihood.py`, the documents of a list are in descending order of their labels. The arguments of the functions are the
+labels `y`, the scores `s` and the weights `t`. The functions fill `d` with the derivatives and return the value. `e` is
+memory for one number per document.
 """
 
 import math
@@ -22,7 +23,7 @@ FIRST = np.int64(0)  # index of the first task; Numba would compile again for a 
 
 @kernel
 def tied_likelihood(given, out, exact, tasks):
-    """Compute ListMLE of all lists, with Efron's likelihood or the exact likelihood. There may be several tasks."""
+    """Compute ListMLE of all lists, in one or several tasks. The likelihood is exact if `exact`, else Efron's."""
     if tasks == 1:
         _task(FIRST, tasks, given, out, exact)
     else:
@@ -67,8 +68,8 @@ def _task(task, tasks, given, out, exact):
 def _efron(y, s, e, t, d):
     """Compute the value and the derivatives of ListMLE with Efron's likelihood, for any range of scores.
 
-    A sum of exponentials is stored as e^top * rest. Until the derivatives are known, the first document of a group
-    stores top in `e`.
+    A sum of exponentials is stored as e^top * rest. At the first document of a group, `e` contains top until the
+    derivatives are computed.
     """
     value, top, below = 0.0, -np.inf, 0.0
     last = len(s)
@@ -120,8 +121,9 @@ def _efron(y, s, e, t, d):
 def _partitioned(y, s, e, t, d):
     """Compute the value and the derivatives of ListMLE with the exact likelihood, for any range of scores.
 
-    `rankgrad.kernels.quadrature` describes the integral. Until the derivatives are known, the first document of a group
-    stores the sum over the documents below, e^top * rest: top in `t`, and rest in `e`.
+    `rankgrad.kernels.quadrature` describes the integral. The sum of exponentials over the documents below a group is
+    e^top * rest. Until the derivatives are computed, `t` contains top and `e` contains rest at the first
+    document of the group.
     """
     value, top, below = 0.0, -np.inf, 0.0
     last = len(s)

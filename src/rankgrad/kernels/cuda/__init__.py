@@ -1,8 +1,9 @@
 """Kernels for NVIDIA GPUs, in Triton. They do not synchronise with the CPU, and the number of launches is fixed.
 
-Only NeuralNDCG uses atomics. A program takes a block of documents (rows) and loops over the documents of their lists
-(columns). In a padded batch, a block has documents of one list. In a flat batch, a block may have documents of several
-lists, and each row finds its list in the offsets. So the kernels do not need the length of the longest list.
+Only NeuralNDCG uses atomic operations. A program has a block of documents (rows). It loops over all documents of the
+lists to which these rows belong (columns). In a padded batch, a block has documents of one list. In a flat batch, a
+block may have documents of several lists, and each row finds its list in the offsets. So the kernels do not need the
+length of the longest list.
 """
 
 import os
@@ -18,7 +19,7 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 class Layout:
-    """Layout of the lists, for Triton kernels: offsets or a common length of the lists, and the grids of programs."""
+    """Layout of the lists, for Triton kernels: the offsets or the common length of the lists, and grids of programs."""
 
     def __init__(self, scores: Tensor, offsets: Tensor | None, n: int) -> None:
         self.documents = scores.shape[0]
@@ -150,6 +151,6 @@ def split(number: float) -> tuple[float, float]:
 
 
 def own(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a contiguous tensor with this dtype and no graph, for Triton kernels. Data is copied only if necessary."""
+    """Return a contiguous tensor with this dtype and no autograd graph, for Triton kernels. Copy only if necessary."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
     return (tensor if tensor.dtype == dtype else tensor.to(dtype)).contiguous()

@@ -123,7 +123,7 @@ def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
 
 @triton.jit
 def _exponents(scores, where, real, alpha):
-    """Return exponents x for the scores, so that sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)).
+    """Return the exponent x of each score, with sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)).
 
     For padding, x is -inf.
     """
@@ -222,8 +222,8 @@ def _gain(y, top, log_base):
 def _discount(r, slope):
     """Return, in a Triton kernel, the discount d(r) of a rank r, and two derivatives of d(r).
 
-    The derivatives are with respect to r and with respect to the slope. Slope 0 means the log discount, d(r) = ln(1 +
-    r).
+    The derivatives are with respect to r and with respect to the slope. If the slope is 0, d(r) is the log discount,
+    ln(1 + r).
     """
     printed = slope == 0.0
     near = slope < 1e-4

@@ -36,9 +36,9 @@ def eager(
     options: tuple[float, ...],
     gradient: bool,
 ) -> Tensor:
-    """Compute a fused, reduced loss on a GPU, for eager mode.
+    """Compute a reduced fused loss on a GPU, for eager mode.
 
-    The loss is differentiable by `scores` and, if all params are tensors, by `params`.
+    The loss is differentiable with respect to `scores` and, if all params are tensors, `params`.
     """
     built = native.ready()
     made = reduced(family, reduction, name, scores, labels, weights, mask, offsets, n, params, options, gradient, built)
@@ -71,7 +71,7 @@ class Connected(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-        """Return the gradients with respect to the scores and, if they are tensors, the params."""
+        """Return the gradients with respect to the scores and, if they are tensors, with respect to the params."""
         slopes, *others = ctx.saved_tensors
         by_params = None
         if ctx.each is not None:
@@ -129,11 +129,11 @@ def reduced(
 ) -> list[Tensor]:
     """Run the kernels of a call on a GPU, or repeat its recorded launches. Return the reduced loss and its derivatives.
 
-    The derivatives with respect to the scores have the shape of the scores. If the params are tensors, the derivatives
-    with respect to scores and then with respect to params are one tensor, `(documents + P,)`. With reduction `"none"`,
-    return one value per list, the slopes and, if the params are tensors, the extras of the operator, `(L, P)`. With
-    reduction None, return the four outputs of the operator. `built` is the C++ module or None; with reduction None it
-    must be None.
+    The derivatives with respect to the scores have the shape of the scores. If the params are tensors, one tensor
+    `(documents + P,)` contains the derivatives with respect to scores, then the derivatives with respect to params.
+    With reduction `"none"`, return one value per list, the slopes and, if the params are tensors, the extras of the
+    operator, `(L, P)`. With reduction None, return the four outputs of the operator. `built` is the C++ module or None;
+    with reduction None it must be None.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [

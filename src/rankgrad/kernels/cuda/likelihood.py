@@ -134,7 +134,7 @@ def _order_by_label(
 
 @triton.jit
 def _join(top_a, rest_a, top_b, rest_b):
-    """Return top and rest of the sum of e^top_a rest_a and e^top_b rest_b, for a scan."""
+    """Add e^top_a * rest_a and e^top_b * rest_b, for a scan. Return top and rest of the sum."""
     top = tl.maximum(top_a, top_b)
     return top, rest_a * tl.exp(top_a - top) + rest_b * tl.exp(top_b - top)
 
@@ -153,7 +153,7 @@ def _more(a, b):
 
 @triton.jit
 def _segment(begins_a, total_a, begins_b, total_b):
-    """Return the sum since the last beginning of a segment, for a scan."""
+    """Add up the numbers since the start of the current segment, for a scan."""
     return begins_a | begins_b, tl.where(begins_b > 0, total_b, total_a + total_b)
 
 
@@ -201,9 +201,9 @@ def _likelihood(
 
     The scan from the end computes the sum over the remaining documents before each choice. The scan from the front adds
     up the chances that a document is chosen. If `TOGETHER`, a choice uses the sum at the first document of its group of
-    equal labels, and a document uses the chances up to the last document of its group. If `EFRON`, each choice leaves
-    out a larger part of the group's sum. At the first document of a group, `heavies` stores the sum of the weights of
-    the group. At the last document, `parts` stores the sum of the left-out parts of the chances.
+    equal labels, and a document uses the chances up to the last document of its group. If `EFRON`, each choice in a
+    group omits a larger part of the group's sum. At the first document of a group, `heavies` contains the sum of the
+    weights of the group. At the last document, `parts` contains the sum of the omitted parts of the chances.
     """
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)

@@ -1,4 +1,4 @@
-"""Builds the C++ module `native.cpp`, which repeats recorded launches without Python, and makes its plans.
+"""Builds the C++ module `native.cpp` and makes its plans. The C++ module repeats recorded launches without Python.
 
 The C++ module is off by default: the compiler starts only if `RANKGRAD_NATIVE=1` or `rg.backend("auto", native=True)`
 is set. Then the first call on a machine starts the compiler once, in the background. Until the compiler has finished,

@@ -8,8 +8,9 @@ Lists that are too long for `sinkhorn.py` are computed in this file. Every sweep
 vectors are stored. If a block of columns contains the whole list, a few programs share the list. Then a sweep computes
 each entry once, for the sum of its row and for the sum of its column. Otherwise a sweep computes each entry twice.
 
-The logits of a block of rows are relative to the logits of its middle row, which are computed in float64. For entries
-that are not negligible, the difference to the middle row is small, so float32 is sufficient.
+In a block of rows, the logits of the middle row are computed in float64. The logits of the other rows are computed as
+differences from the middle row. For entries that are not negligible, these differences are small, so float32 is
+sufficient.
 """
 
 import torch
@@ -28,7 +29,7 @@ ROWS, COLUMNS = 32, 64  # size of a block in the kernel that sorts
 WIDEST = 1024  # maximum number of columns of a block of K that contains a whole list
 ENTRIES = 4096  # number of entries of a block of K
 SPLIT = 4  # number of programs that share a list
-REGISTERS = 128  # maximum number of registers per thread in float32, so that two programs fit on a multiprocessor
+REGISTERS = 128  # maximum number of registers per thread in float32, so that a multiprocessor can run two programs
 FORTH, READ, BACK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
@@ -98,8 +99,8 @@ def run(
 def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: tl.constexpr):
     """Return the middle row of a group of rows of K, and differences `apart` and `fall` for a block of columns.
 
-    `apart` are the scores minus the score of the middle row, divided by the temperature. `fall` are the logits of the
-    middle row minus the logit of this row on the diagonal.
+    `apart` is (score of the column - score of the middle row) / temperature. `fall` is the logit of the column in the
+    middle row, minus the logit on the diagonal in the middle row.
     """
     middle = tl.minimum(group + GROUP // 2, m - 1)
     x_middle, b_middle = tl.load(x + middle), tl.load(spread + middle)
@@ -164,9 +165,9 @@ def _factor(
     dot, r, real, t, rounds, k, u, stride, extra, factor, weighed,
     MODE: tl.constexpr, TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """Return the factors of rows of K in a sweep, computed from the products `dot` of these rows.
+    """Return the factor of each row of K in a sweep. It depends on `dot`, the product of the row and a vector.
 
-    In mode READ, also return the factors of the gains and the parts of the value.
+    In mode READ, also return, for each row, the factor of the gains and the part of the value.
     """
     none = dot * 0.0
     if MODE == FORTH:
@@ -199,9 +200,10 @@ def _sweep(
 ):  # fmt: skip
     """Do one sweep over K: multiply each row by `vector`, and compute a factor from each product, with `_factor`.
 
-    Then fill `near` with the sum over rows of factor times row. Fill `far` with the sum over rows of factor times row
-    times distance. The distance of an entry is column index minus row index. Returns the value of the rows of this
-    program (in mode READ), and the number of times that this program has called `meet`.
+    Then fill `near`: for each column, add up factor times entry over all rows. Fill `far`: for each column, add up
+    factor times entry times distance over all rows. The distance of an entry is its column index minus its row index.
+    Returns the value of the rows of this program (in mode READ), and the number of times that this program has called
+    `meet`.
     """
     value = tl.zeros([TALL], like.dtype)
     if WHOLE:

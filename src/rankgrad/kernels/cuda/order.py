@@ -6,7 +6,7 @@ import triton.language as tl
 from rankgrad.kernels.cuda import list_bounds, present, rows
 from rankgrad.kernels.cuda.ideal import ahead
 
-FAR = tl.constexpr(80.0)  # largest gap, in temperatures: e^-80 is negligible in every sum of K
+FAR = tl.constexpr(80.0)  # largest gap, divided by the temperature: e^-80 is negligible in every sum of K
 
 
 @triton.jit
@@ -55,11 +55,11 @@ def distances(
     mask, offsets, documents, lists, n, score, x, spread, temperature, temperature_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute distances of scores for NeuralNDCG, `x` and `spread`, from scores in descending order.
+    """Compute `x` and `spread`, the distances of scores for NeuralNDCG. The scores are in descending order.
 
     `x` is the score minus the highest score, so it is at most 0. `spread` is the sum of the distances to all other
-    scores, up to a constant. A gap of more than `FAR` temperatures counts as `FAR` temperatures. So one distant score
-    does not reduce the precision of the others.
+    scores, up to a constant. A gap of more than FAR * temperature is replaced by FAR * temperature. So one distant
+    score does not reduce the precision of the other scores.
     """
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     m = 0

@@ -1,8 +1,9 @@
-"""Triton kernels of the family `pairwise`: RankNet, hinge, LambdaRank, LambdaLoss. They are sums over ordered pairs.
+"""Triton kernels of the family `pairwise`: RankNet, hinge, LambdaRank, LambdaLoss.
 
-There are three launches. The first finds ranks and the ideal order by counting. This launch is left out for a loss that
-has neither a cutoff nor a metric. The second computes each pair twice, once for each of its documents, so that one
-program computes the whole sum of a document. The third computes one value per list.
+These losses are sums over ordered pairs. There are three launches. The first finds ranks and the ideal order by
+counting. This launch is omitted if the loss needs neither ranks nor the ideal DCG. The second computes each pair
+twice, once for each of its documents, so that one program computes the whole sum of a document. The third computes one
+value per list.
 """
 
 import numpy as np
@@ -78,7 +79,7 @@ def run(
 
 
 def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
-    """Return the constants of the pairwise kernels that define the weights of pairs.
+    """Return the constants that define the weights of pairs in the pairwise kernels.
 
     NEAR is not 0 if discounts of ranks are needed. FAR is not 0 if discounts of rank distances are needed.
     """
@@ -103,7 +104,7 @@ def _ranks(
     GAINED: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute for each document, in a pairwise loss on a GPU: its rank by score, its gain, its part of the ideal DCG.
+    """Compute the rank, the gain and the part of the ideal DCG of each document, for a pairwise loss on a GPU.
 
     Exponential gains are divided by 2^y, where y is the highest label of the list.
     """
@@ -192,7 +193,7 @@ def _pairs(
     SOUND: tl.constexpr, RANKED: tl.constexpr, WEIGHTED: tl.constexpr, GRADIENT: tl.constexpr,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute a pairwise loss on a GPU: for each document, the loss of the pairs that it should win, and its slope."""
+    """Compute the slope of each document and the loss of the pairs that it should win, for a pairwise loss on a GPU."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)

@@ -2,8 +2,8 @@
 
 The launches of a loss depend only on its options and on the shape and dtype of its inputs. The first call is recorded.
 Later calls with the same options, shapes and dtypes allocate their scratch memory in one piece and launch the kernels,
-from C++ if the C++ module is built, otherwise from Python. This saves time, because Triton needs three times as long to
-find a compiled kernel as to launch it.
+from C++ if the C++ module is built, otherwise from Python. This saves time, because Triton needs three times as much
+time to find a compiled kernel as to launch it.
 """
 
 import threading
@@ -63,8 +63,8 @@ class Launch(NamedTuple):
 class Recording:
     """Records the launches of one call, in a `with` block. The tensors of a call are inputs, outputs or scratch memory.
 
-    `whole` is False if the call cannot be repeated. There are three possible reasons: one tensor is given as two
-    inputs; a kernel takes a tensor that was not recorded; Triton (or its interpreter) does not return the compiled
+    `whole` is False if the call cannot be repeated. There are three possible reasons: two inputs are the same
+    tensor; a kernel takes a tensor that was not recorded; Triton (or its interpreter) does not return the compiled
     kernel.
     """
 

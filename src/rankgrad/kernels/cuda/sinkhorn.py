@@ -2,8 +2,9 @@
 
 Each program has one block of K. So the sum of a row or a column consists of parts from several programs. These programs
 store their parts in memory, wait for each other, and read all parts. Each program adds up the parts in the same order.
-A program takes its block when it starts, so the programs of a list start one after the other. The GPU must run at least
-as many programs at the same time as a list has blocks. Then no program waits for a program that cannot start.
+A program gets its block when it starts, so the programs of a list start one after the other. The GPU must be able to
+run at least as many programs at the same time as a list has blocks. Otherwise a program could wait for a program that
+cannot start.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ from rankgrad.kernels.cuda.recorded_launches import allocate, launch
 
 ENTRIES = 32768  # number of entries of a block in float32; in float64 it is half of this
 TALL = 128  # number of rows of a block
-ACROSS = 1  # maximum number of blocks of columns; more are slower, because programs also wait for sums of rows
+ACROSS = 1  # maximum number of blocks of columns; more blocks are slower, because programs also wait for sums of rows
 
 
 def multiprocessors(device: torch.device) -> int:
@@ -96,7 +97,7 @@ def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: 
 
 @triton.jit
 def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """Return the sums of columns of K over all blocks of rows. `near` and `far` are the parts in this program.
+    """Return the sums of columns of K over all blocks of rows. `near` and `far` are partial sums of this program.
 
     In the sums of `far`, each entry is multiplied by its distance from the diagonal.
     """
@@ -115,7 +116,7 @@ def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, prog
 
 @triton.jit
 def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return a block of K, before its rows are divided by their sums. The highest entry of row r is 1, at document r.
+    """Return a block of K, before its rows are divided by their sums. The highest entry of row r is 1, in column r.
 
     A zero is loaded from aligned memory for every column. So Triton gives a thread four columns of sixteen rows.
     Otherwise a thread would have one column, and the factors of rows would need all registers.

@@ -1,9 +1,10 @@
 """Triton kernel of the family `smoothi`: metrics computed from SmoothI's rank indicators.
 
-The derivative treats the product in an indicator as a constant. One program per list computes one rank after the other.
-The indicator of a rank is a softmax over the list. The contribution of this rank to the slopes is added immediately. In
-average precision, the factor of a rank contains a sum over the later ranks. This sum is the sum over all ranks minus
-the sum over the earlier ranks. For NDCG, another launch first finds the ideal order.
+One program per list computes one rank after the other. The indicator of a rank is a softmax over the list. Its logits
+contain a product over the earlier ranks. The derivative treats this product as a constant. The contribution of a rank
+to the slopes is added immediately. In average precision, the factor of a rank contains a sum over the later ranks.
+This sum is the sum over all ranks minus the sum over the earlier ranks. For NDCG, another launch first finds the ideal
+order.
 """
 
 import math

@@ -3,9 +3,9 @@
 FastSort is a sequential algorithm, so FastSort has no GPU kernel.
 
 SoftSort's matrix, before its rows are divided by their sums, is symmetric: e(i, j) = exp(-|x_i - x_j|^p). The row of a
-rank is the row of the document at this rank. There are five launches. They compute the sums of rows; the mean ranks;
-the value of each list and the derivative of the value with respect to each mean rank; the derivative with respect to
-each sum; the slopes. Each launch except the third computes the matrix again.
+rank is the row of the document at this rank. There are five launches. In this order, they compute the sums of rows; the
+mean ranks; the value of each list and its derivative with respect to each mean rank; the derivative of the value with
+respect to each sum; the slopes. Each launch except the third computes the matrix again.
 """
 
 import math
@@ -84,7 +84,7 @@ def _sums(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute, for each document: 1 / (sum of its row in SoftSort's matrix), its rank, its rank in the ideal order.
+    """Compute, per document: 1 / (sum of its row in SoftSort's matrix), its rank, and its rank in the ideal order.
 
     Documents with equal scores have the mean of their ranks, as in `kernels/cpu/soft_ndcg.py`.
     """
@@ -151,9 +151,9 @@ def _values(
     scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute softsort_ndcg of a list, which is minus the NDCG, and its derivatives with respect to the mean ranks.
+    """Compute softsort_ndcg of a list, and the derivatives of this value with respect to the mean ranks.
 
-    The derivatives are divided by the sums of the columns of SoftSort's matrix.
+    The value is minus the NDCG. The derivatives are divided by the sums of the columns of SoftSort's matrix.
     """
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     top, ideal = ideal_dcg(labels, best, mask, start, end, k, MASKED, TILE)

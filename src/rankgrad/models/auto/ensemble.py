@@ -1,8 +1,9 @@
-"""Choose an ensemble on scores of lists on which its members were not trained, and avoid a choice by chance.
+"""Choose an ensemble of candidates, using only scores of lists on which the candidates were not trained.
 
 Three forms are compared: the best candidate alone, an even blend of the good candidates, and weights from greedy
-selection. Each form is chosen on some of the lists and measured on the others (a nested check). The even blend is
-returned unless another form is clearly better: the difference is outside a 95% interval of Student's t.
+selection. In a *nested check*, the weights of each form are chosen on some of the lists, and the form is measured on
+the other lists. To avoid a choice by chance, the even blend is returned unless another form is clearly better: the 95%
+confidence interval of the difference (Student's t) is above 0.
 """
 
 from collections.abc import Sequence
@@ -16,11 +17,11 @@ from rankgrad.data import Dataset
 from rankgrad.metrics.custom import as_metric
 
 SINGLE, EVEN, GREEDY = "best candidate", "even blend", "greedy selection"
-CONFIDENCE = 0.975  # a difference is clear if it is outside the one-sided interval of Student's t with this confidence
-_PARTS = 5  # number of parts of the lists in the nested check
+CONFIDENCE = 0.975  # a difference is clear if its one-sided interval (Student's t) with this confidence excludes 0
+_PARTS = 5  # number of parts into which the nested check divides the lists
 _STEPS = 10  # maximum number of steps of the greedy selection
-_MEMBERS = 12  # the greedy selection considers this number of best candidates
-_LISTS = 1_000  # the greedy selection measures at most this number of lists
+_MEMBERS = 12  # maximum number of candidates in the greedy selection, the best ones
+_LISTS = 1_000  # maximum number of lists on which the greedy selection computes the metric
 
 Values = NDArray[np.float64]
 
@@ -30,17 +31,17 @@ class Choice:
     """A chosen ensemble: the weight of each candidate, and the result of the nested check."""
 
     form: str  # one of `FORMS`
-    weights: Values  # (candidates,), sum 1
-    nested: dict[str, float] = field(default_factory=dict)  # metric of each form on lists that did not choose it
-    values: Values | None = None  # metric of the ensemble on each list, with these weights
+    weights: Values  # weight of each candidate, `(candidates,)`; the sum is 1
+    nested: dict[str, float] = field(default_factory=dict)  # metric of each form in the nested check
+    values: Values | None = None  # metric of the ensemble with these weights on each list, `(lists,)`
 
 
 class OutOfFold:
-    """Standardised scores of candidates on lists on which they were not trained, and their metric per list.
+    """Standardised scores of candidates, from models that were not trained on the scored lists, and metrics per list.
 
     Args:
         data: lists.
-        scores: scores of each candidate, `(documents, candidates)`, with mean 0 and deviation 1 per list.
+        scores: scores of each candidate, `(documents, candidates)`, with mean 0 and standard deviation 1 per list.
         families: family of each candidate.
         metric: spec of the metric.
     """
@@ -103,7 +104,7 @@ def choose(found: OutOfFold, seed: int) -> Choice:
 
 
 def best_single(found: OutOfFold) -> Values:
-    """Return weights that select the best candidate.
+    """Return the weight 1 for the best candidate, and 0 for the other candidates.
 
     Args:
         found: scores of the candidates.
@@ -112,7 +113,9 @@ def best_single(found: OutOfFold) -> Values:
 
 
 def even_blend(found: OutOfFold) -> Values:
-    """Return equal weights of all candidates that are not clearly worse than the best; families have equal weights.
+    """Return equal weights for the families, and equal weights for the good candidates within each family.
+
+    A candidate is good if it is not clearly worse than the best candidate. The others have the weight 0.
 
     Args:
         found: scores of the candidates.
@@ -127,7 +130,8 @@ def even_blend(found: OutOfFold) -> Values:
 def greedy(found: OutOfFold) -> Values:
     """Return weights from greedy selection with replacement.
 
-    Each step adds the candidate that gives the best metric.
+    Each step adds the candidate with which the sum of the scores has the best metric. A candidate can be added several
+    times. The weight of a candidate is the share of the steps that added it, up to the step with the best metric.
 
     Args:
         found: scores of the candidates.
@@ -165,7 +169,7 @@ def not_clearly_worse(values: Values) -> NDArray[np.bool_]:
 
 
 def paired(first: Values, second: Values) -> tuple[float, float]:
-    """Return the mean difference of two sets of values per list, and the smallest difference that counts as clear.
+    """Return the mean difference of two sets of values per list, and the limit above which a difference is clear.
 
     Args:
         first, second: values of the same lists, `(lists,)`; NaN for lists that are left out.

@@ -1,7 +1,8 @@
 """Make the model that the automatic search returns, from the candidates that have a model for each fold.
 
-The usual model is an ensemble of bags: each member is the mean of its fold models. Other forms are one model that is
-trained on all lists, an ensemble within a latency limit, and a student that learns the scores of the ensemble.
+The usual model is an ensemble of bags. A bag averages the standardised scores of the fold models of a candidate. Other
+forms are one model that is trained on all lists, an ensemble within a latency limit, and a student that learns the
+scores of the ensemble.
 """
 
 import time
@@ -28,11 +29,11 @@ from rankgrad.models.registry import kind_or_default
 
 @dataclass(frozen=True)
 class FinalSettings:
-    """Form of the returned model; the default is an ensemble without a limit."""
+    """Form of the returned model. The default is an ensemble without a latency limit."""
 
-    single: bool = False  # True for one model, trained on all lists
-    max_latency: float | None = None  # seconds per 100 documents on one core
-    distil: str | None = None  # model of a student, `mlp` or `lightgbm`
+    single: bool = False  # True for one model that is trained on all lists
+    max_latency: float | None = None  # latency limit: seconds per 100 documents on one core; None for no limit
+    distil: str | None = None  # model of a student, `mlp` or `lightgbm`; None for no student
 
     def check(self) -> None:
         """Raise an error if the settings contradict each other."""
@@ -52,18 +53,18 @@ class AutoResult:
 
     model: TrainedModel
     metric: str
-    form: str  # form of the ensemble, or the form that was asked for
+    form: str  # form of the model, such as `even blend` or `single model`
     members: list[dict[str, Any]]  # candidate, weight and number of models of each member
-    nested: dict[str, float]  # metric of each form of ensemble on lists that did not choose it
+    nested: dict[str, float]  # metric of each form of ensemble on lists that were not used to choose its weights
     leaderboard: list[dict[str, Any]]
-    learning: list[tuple[float, float]]  # seconds, and best value so far
+    learning: list[tuple[float, float]]  # time in seconds, and best value until then
     folds: int  # number of folds that were used
     of_folds: int  # number of folds into which the lists were divided
     lists: int  # number of lists on which the values were measured
     latency: float  # seconds per 100 documents on one core
-    seconds: float  # duration
+    seconds: float  # duration of the search
     notes: list[str] = field(default_factory=list)
-    compared: dict[str, TrainedModel] = field(default_factory=dict)  # models to compare a student with on test lists
+    compared: dict[str, TrainedModel] = field(default_factory=dict)  # models with which a student is compared
 
     def summary(self) -> list[str]:
         """Return sentences about the model, the check of the ensemble, and its latency."""
@@ -88,7 +89,7 @@ class AutoResult:
 def make_model(search: Search, final: FinalSettings) -> AutoResult:
     """Choose an ensemble of the complete candidates, and return the model in the wanted form.
 
-    After Ctrl-C, while a wanted form is trained, the ensemble is returned.
+    If Ctrl-C stops the training of the wanted form, the ensemble is returned.
 
     Args:
         search: finished or stopped search.
@@ -114,7 +115,7 @@ def make_model(search: Search, final: FinalSettings) -> AutoResult:
             facts = {"candidate": STUDENT, "model": final.distil, "loss": LOSS, "weight": 1.0, "models": 1}
             made = _Made(f"student of the {choice.form}", [student], [facts], None)
     except KeyboardInterrupt:
-        notes.append("stopped before the wanted form was trained: this is the ensemble")
+        notes.append("stopped before the wanted form was trained, so the result is the ensemble")
     model = made.model(search)
     about = {"form": made.form, "members": made.members, "metric": search.settings.metric, "seed": search.settings.seed}
     if isinstance(model, BlendModel):
@@ -129,7 +130,7 @@ def make_model(search: Search, final: FinalSettings) -> AutoResult:
 
 
 class _Made(NamedTuple):
-    """A form of the model: its name, its models, facts about them, and its metric on held-out lists, if measured."""
+    """A form of the final model: name, models, facts about each member, and metric on held-out lists or None."""
 
     form: str
     models: list[TrainedModel]
@@ -137,7 +138,7 @@ class _Made(NamedTuple):
     value: float | None
 
     def model(self, search: Search) -> TrainedModel:
-        """Return the model, a blend if there are several models."""
+        """Return one model: the only model of the form, or a blend of several models."""
         weights = np.array([member["weight"] for member in self.members])
         model = self.models[0] if len(self.models) == 1 else BlendModel(self.models, weights)
         model.feature_names = search.data.feature_names
@@ -162,7 +163,7 @@ _Members = tuple[list[TrainedModel], list[dict[str, Any]]]
 
 
 def _bags(search: Search, entries: Sequence[Entry], weights: NDArray[np.float64]) -> _Members:
-    """Return the bags of all members with a weight above 0."""
+    """Return the bag of each candidate with a weight above 0, and facts about these candidates."""
     models, members = [], []
     for entry, weight in zip(entries, weights, strict=True):
         if weight > 0:
@@ -172,7 +173,7 @@ def _bags(search: Search, entries: Sequence[Entry], weights: NDArray[np.float64]
 
 
 def bag(folders: Sequence[Path]) -> TrainedModel:
-    """Return the mean of the fold models of a candidate, each standardised per list.
+    """Return one model that averages the standardised scores of the fold models of a candidate.
 
     Args:
         folders: folders of the fits of the candidate, one per fold.
@@ -212,7 +213,8 @@ def _within_latency(
     if costs.min() > limit:
         at = int(costs.argmin())
         notes.append(
-            f"no candidate has a latency below {1e3 * limit:.3g} ms: this is the fastest, with {1e3 * costs[at]:.3g} ms"
+            f"no candidate has a latency below {1e3 * limit:.3g} ms: the result is the fastest candidate, with "
+            f"{1e3 * costs[at]:.3g} ms"
         )
         value = found.sign * ensemble.mean(found.values[at])
         return _Made("fastest candidate", *_single(search, entries[at]), value)

@@ -1,4 +1,4 @@
-"""Train a candidate on all folds except one, score the lists of this fold, and store model, scores and facts."""
+"""Train a candidate with one fold held out, score the lists of this fold, and store model, scores and facts."""
 
 import hashlib
 import json
@@ -24,18 +24,18 @@ class Fit:
     """One training: a candidate, and the held-out fold."""
 
     candidate: str  # name of the candidate
-    fold: int  # from 0
-    settings: dict[str, Any]  # settings of the kind, with seed and metric
+    fold: int  # number of the held-out fold, from 0
+    settings: dict[str, Any]  # settings of the ranker, with seed and metric
     folder: str  # folder for the result
     lists: StoredLists
     start_by: float | None = None  # time (seconds since 1970) after which the training is not started
-    stop_at: float | None = None  # time at which the training stops; its result is then not used
-    seconds: float | None = None  # maximum duration of the training; the model that it has then is used
-    labels: str | None = None  # file with labels to train on, instead of those of the lists
+    stop_at: float | None = None  # time at which an unfinished training is stopped, without a result
+    seconds: float | None = None  # maximum duration of the training; the model at this time is the result
+    labels: str | None = None  # file with labels for the training; None for the labels of the lists
 
     @property
     def name(self) -> str:
-        """Unique name."""
+        """Unique name, such as `c001-0`."""
         return f"{self.candidate}-{self.fold}"
 
     @property
@@ -50,10 +50,10 @@ class FitResult(NamedTuple):
     """Facts about a finished fit."""
 
     seconds: float  # duration of training and scoring
-    kept: int  # number of kept epochs or trees
-    stopped: bool  # True if the maximum duration stopped the training
-    key: str  # hash of all that the result depends on
-    error: str | None = None  # message, if the training failed
+    kept: int  # number of epochs or trees that the model keeps
+    stopped: bool  # True if the training was stopped at its maximum duration
+    key: str  # `Fit.key` of the fit
+    error: str | None = None  # error message; None if the training did not fail
 
 
 def run_fit(fit: Fit) -> bool:
@@ -112,7 +112,7 @@ def write_failure(fit: Fit, message: str, seconds: float = 0.0) -> None:
 
 
 def read_result(fit: Fit) -> FitResult | None:
-    """Return the facts about a fit; None if the fit is not finished, or if the folder has a result of other settings.
+    """Return the facts about a fit; None if the fit is not finished, or if its folder has a result with another key.
 
     Args:
         fit: the training.
@@ -123,13 +123,13 @@ def read_result(fit: Fit) -> FitResult | None:
     try:
         found = FitResult(**read_json(path))
     except TypeError as error:
-        how = "delete it to run the fit again"
+        how = "delete this file to run the fit again"
         raise ValueError(f"{path} must describe a fit ({how}); got the error {error}") from error
     return found if found.key == fit.key else None
 
 
 def read_scores(folder: Path) -> NDArray[np.float32]:
-    """Return the scores of the lists of the fold, `(documents,)`.
+    """Return the scores of a finished fit for the lists of its held-out fold, `(documents,)`.
 
     Args:
         folder: folder of a finished fit.

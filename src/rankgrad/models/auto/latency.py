@@ -19,7 +19,7 @@ def measure_latency(model: TrainedModel, data: Dataset) -> float:
 
     Args:
         model: trained model.
-        data: lists; the first documents are scored, repeated if there are fewer than 100.
+        data: lists. The first 100 documents are scored; if there are fewer documents, they are repeated.
     """
     rows = np.arange(LATENCY_DOCUMENTS) % len(data.labels)
     features, offsets = np.array(data.features[rows], dtype=np.float32), np.array([0, LATENCY_DOCUMENTS])

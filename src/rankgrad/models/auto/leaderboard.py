@@ -1,4 +1,4 @@
-"""The leaderboard of a search: one row per candidate, and a line about each training."""
+"""The leaderboard of a search, with one row per candidate, and the line that is printed after each training."""
 
 from typing import Any
 
@@ -24,7 +24,9 @@ def progress_line(search: Search, entry: Entry) -> str:
 
 
 def entry_rows(search: Search) -> list[dict[str, Any]]:
-    """Return the leaderboard as JSON values: complete candidates first, best first.
+    """Return the leaderboard as JSON values: first the candidates with all folds, then the other candidates.
+
+    In both groups, the best candidate is first.
 
     Args:
         search: search with at least one finished training.

@@ -1,4 +1,4 @@
-"""Candidates of the automatic search: a fixed portfolio of settings, then random draws around its entries."""
+"""Candidates of the automatic search: a fixed portfolio of settings, then random variations of these settings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ PORTFOLIO: tuple[dict[str, Any], ...] = (
 class Candidate:
     """Settings of a ranker that the search tries."""
 
-    number: int  # from 1, in the order of the search
-    settings: dict[str, Any]  # settings of the kind, without seed and metric
+    number: int  # position in the order of the search, from 1
+    settings: dict[str, Any]  # settings of the ranker, without seed and metric
 
     @property
     def name(self) -> str:
-        """Short name, which is also the name of files."""
+        """Short name, such as `c001`; names of folders begin with it."""
         return f"c{self.number:03d}"
 
     @property
@@ -69,12 +69,12 @@ class Candidate:
 
 
 def candidates(seed: int, installed: Mapping[str, bool], missing: str = "error") -> Iterator[Candidate]:
-    """Yield an unlimited number of candidates: the portfolio, then draws around each entry of the portfolio in turn.
+    """Yield an unlimited number of candidates: first the portfolio, then random variations of its entries.
 
     Args:
-        seed: random seed of the draws.
+        seed: random seed of the variations.
         installed: for each kind of ranker, True if its package is installed.
-        missing: treatment of missing values by rankers that do not take NaN.
+        missing: setting `missing` of rankers that do not accept NaN.
     """
     added = {} if missing == "error" else {"missing": missing}
 
@@ -110,11 +110,11 @@ def installed_kinds() -> dict[str, bool]:
 def missing_notes() -> list[str]:
     """Return a sentence about each kind of ranker whose package is not installed."""
     absent = [name for name, found in installed_kinds().items() if not found]
-    return [f"{name} is not installed, and not tried: pip install 'rankgrad[trees]'" for name in absent]
+    return [f"{name} was not tried, because it is not installed: pip install 'rankgrad[trees]'" for name in absent]
 
 
 def _near(entry: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return an entry of the portfolio with other settings, drawn from the search space of its kind."""
+    """Return an entry of the portfolio with random settings from the search space of its kind of ranker."""
     kind = kind_or_default(entry["model"])
     plain = {**entry, "model": spell("model", str(entry["model"])).name}
     for name in ("lr", "batch_size", "preprocess"):

@@ -1,4 +1,4 @@
-"""Run a search from beginning to end: store the lists, train candidates, make the model. A stopped search resumes."""
+"""Run or resume a search from beginning to end: store the lists, train candidates, make the model."""
 
 import time
 from collections.abc import Callable
@@ -39,10 +39,11 @@ def run_search(
         data: labelled lists.
         settings: settings of the search.
         final: form of the returned model.
-        folder: folder for the results of the search; results of a stopped search with the same data are used.
+        folder: folder for the results of the search. If it contains a stopped search of the same lists, that search is
+            resumed.
         runner: function that runs tasks.
         begun: time at which the search began, in seconds since 1970; None for now.
-        told: function that is called after each training with the search and the entry of the candidate.
+        told: function that is called after each training; its arguments are the search and the entry of the candidate.
     """
     begun = time.time() if begun is None else begun
     check_labels_differ(data)
@@ -81,7 +82,7 @@ def _check_empty(folder: Path) -> None:
 
 
 def _resume(folder: Path, settings: SearchSettings, key: str) -> float:
-    """Check that the folder is new or has a search of the same lists; return the seconds that it has already used."""
+    """Check that the folder is new or contains a search of the same lists; return the seconds used by that search."""
     path = folder / SEARCH
     if not path.is_file():
         write_json(path, _record(settings, key, 0.0), seal=True)

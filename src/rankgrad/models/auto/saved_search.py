@@ -27,11 +27,11 @@ class SavedSearch:
     folder: Path
     settings: dict[str, Any]  # settings of the search
     lists: str  # hash of the lists of the search
-    result: dict[str, Any]  # facts of `AutoResult`, without the model
+    result: dict[str, Any]  # facts of `AutoResult`, without the models
 
     @classmethod
     def read(cls, folder: Path) -> "SavedSearch":
-        """Read the search in a folder; a search without a result is an error.
+        """Read the search in a folder; raise an error if the search is not finished.
 
         Args:
             folder: folder of the search, which contains `search.json`.
@@ -39,13 +39,15 @@ class SavedSearch:
         path = folder / RESULT
         if not path.is_file():
             bad_value(
-                str(folder), f"contain {RESULT}, which a finished search writes (to resume, run it again)", "none"
+                str(folder),
+                f"contain {RESULT}, the file of a finished search (to finish the search, run it again)",
+                "no such file",
             )
         search = read_json(folder / SEARCH)
         return cls(folder, search["settings"], search["lists"], read_json(path))
 
     def bag(self, candidate: str) -> TrainedModel:
-        """Return the mean of the fold models of a candidate.
+        """Return one model that averages the standardised scores of the fold models of a candidate.
 
         Args:
             candidate: name of a candidate that has a model for each fold.
@@ -53,7 +55,7 @@ class SavedSearch:
         return bag([self.folder / f"{candidate}-{fold}" for fold in range(self.result["folds"])])
 
     def held_out(self, data: Dataset) -> "HeldOutLists | None":
-        """Return the lists that have held-out scores; None if the data is not the data of the search.
+        """Return the lists with held-out scores; return None if these are not the lists of the search.
 
         Args:
             data: lists of the search, in the same order.
@@ -68,17 +70,17 @@ class SavedSearch:
 
 @dataclass(frozen=True)
 class HeldOutLists:
-    """Lists of a search, each of which was scored by models that were not trained on it."""
+    """Lists of a search with held-out scores: the models that scored a list were not trained on it."""
 
     search: SavedSearch
     data: Dataset
     numbers: NDArray[np.int64]  # fold of each list, from 0
 
     def scores(self, members: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
-        """Return the weighted sum of the standardised scores of members, `(documents,)`.
+        """Return the weighted sum of the standardised scores of the members of an ensemble, `(documents,)`.
 
         Args:
-            members: members of an ensemble: candidate, model and weight of each.
+            members: `candidate`, `model` and `weight` of each member.
         """
         owner = np.repeat(self.numbers, self.data.lengths)
         columns = np.zeros((len(owner), len(members)))

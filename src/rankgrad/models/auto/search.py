@@ -1,9 +1,10 @@
-"""Search for the best ranker: train candidates of all kinds, and spend the time on the better ones.
+"""Search for the best ranker: train many candidates on a part of the folds, and the better candidates on all folds.
 
-Each candidate is trained with one fold held out. Candidates that are not clearly worse than the best one on the lists
-of this fold are then trained on the other folds. So a candidate has one model per fold, and a score of each list from a
-model that was not trained on it. The candidates of the portfolio are first. Rounds of random draws follow. The
-best third of each round is trained on all folds.
+First, a candidate is trained with the first fold held out, and measured on the lists of this fold. If it is not clearly
+worse than the best candidate, it is also trained with each of the other folds held out. Then it is *complete*: it has
+one model per fold, and for each list, scores from a model that was not trained on this list. The search begins with the
+candidates of the portfolio. Rounds of random candidates follow. Of each round, only the best third is trained with each
+fold held out.
 """
 
 import time
@@ -42,14 +43,14 @@ _RESERVE, _AT_LEAST, _AT_MOST = 0.04, 1.0, 60.0  # share and limits (seconds) of
 class SearchSettings:
     """Settings of a search. Exactly one of `seconds` and `trials` is set."""
 
-    seconds: float | None = None  # duration of the search, with the choice of the ensemble
-    trials: int | None = None  # number of candidates; the result does not depend on the time
+    seconds: float | None = None  # duration of the search, including the choice of the ensemble
+    trials: int | None = None  # number of candidates; with this setting, the result does not depend on the time
     metric: str = "nDCG@10"
     folds: int = FOLDS
     seed: int = 0
     memory: int | None = None  # number of bytes that all processes may use together; None for no limit
     jobs: int = 1  # number of trainings at the same time
-    missing: str = "error"  # treatment of missing values by networks; trees take NaN
+    missing: str = "error"  # setting `missing` of networks; trees accept missing values without it
 
     def check(self) -> None:
         """Raise an error if a setting is wrong."""
@@ -65,21 +66,21 @@ class SearchSettings:
 
 @dataclass
 class Entry:
-    """A line of the leaderboard."""
+    """A line of the leaderboard: a candidate and the results of its fits."""
 
     candidate: Candidate
-    fits: dict[int, FitResult] = field(default_factory=dict)  # by fold
-    note: str = ""  # reason why the candidate was left out, if it was
-    values: NDArray[np.float64] | None = None  # metric per list, for the folds that are finished
+    fits: dict[int, FitResult] = field(default_factory=dict)  # results of finished fits, by number of the held-out fold
+    note: str = ""  # reason why the candidate is not trained further; empty if there is no reason
+    values: NDArray[np.float64] | None = None  # metric per list; NaN for lists of folds that are not finished
 
     @property
     def error(self) -> str | None:
-        """Message of a training that failed."""
+        """Error message of a training that failed; None if no training failed."""
         return next((fit.error for fit in self.fits.values() if fit.error is not None), None)
 
     @property
     def seconds(self) -> float:
-        """Seconds of all trainings."""
+        """Total duration of all trainings of the candidate, in seconds."""
         return sum(fit.seconds for fit in self.fits.values())
 
 
@@ -164,7 +165,8 @@ class Search:
         """Yield the entries of all trainings that were finished before the search was stopped.
 
         Args:
-            stream: candidates, from which those of finished trainings are taken.
+            stream: candidates in the order of the search. All candidates up to the last one that was trained are
+                removed from the stream.
         """
         last = max((int(path.name[1:].partition("-")[0]) for path in self.folder.glob("c*-*")), default=0)
         for candidate in stream if last else ():
@@ -176,7 +178,7 @@ class Search:
                 break
 
     def _affordable(self, size: int) -> int:
-        """Return the number of candidates of the portfolio to try: somewhat more than can be trained on all folds.
+        """Return the number of portfolio candidates to try on one fold: more than can be trained on all folds in time.
 
         Args:
             size: number of candidates of the portfolio.
@@ -187,7 +189,7 @@ class Search:
         return min(size, round(_TRIED * complete))
 
     def trainings(self) -> tuple[int, int]:
-        """Return the number of finished trainings, and the number of trainings that are currently expected."""
+        """Return the number of finished trainings, and the total number of trainings that is currently expected."""
         done = sum(len(entry.fits) for entry in self.entries.values())
         open_entries = [entry for entry in self.entries.values() if not entry.note and entry.error is None]
         more = sum(self.folds - len(entry.fits) for entry in open_entries if entry.fits)
@@ -195,7 +197,7 @@ class Search:
         return done, done + more + waiting * (1 if self.settings.trials is None else self.folds)
 
     def _draws(self) -> int:
-        """Return the number of draws of the next round: fewer than usual at the end of the search."""
+        """Return the number of random candidates in the next round. It is smaller at the end of the search."""
         if self.settings.trials is not None:
             return min(ROUND, self.settings.trials - len(self.entries))
         # A round trains each draw on one fold, and the best third on the other folds.
@@ -203,15 +205,16 @@ class Search:
         return min(ROUND, int(self.left() / each)) if each > 0 else 0
 
     def _drop_all_but_best(self, drawn: Sequence[Entry]) -> None:
-        """Drop all draws of a round except the best third."""
+        """Drop all candidates of a round except the best third."""
         known = self._best_first(entry for entry in drawn if self._began(entry))
         for entry in known[max(1, len(drawn) // SHARE) :]:
             entry.note = "not among the best third of its round"
 
     def _pending(self) -> list[Entry]:
-        """Return the candidates to train on the other folds: those not clearly worse than the best, families in turn.
+        """Return the candidates to train with the other folds held out, in the order of `_in_turn`.
 
-        In a search with a time limit, only candidates for which there is enough time are returned.
+        These are the candidates that are not clearly worse than the best candidate. In a search with a time limit, only
+        candidates for which there is enough time are returned.
         """
         known = [entry for entry in self.entries.values() if self._began(entry)]
         if not known or self.folds == 1:
@@ -236,7 +239,10 @@ class Search:
         return 0 in entry.fits and entry.error is None
 
     def _fitting(self, wanted: Iterable[Candidate]) -> list[Entry]:
-        """Return new entries for candidates, without those that need too much memory."""
+        """Make an entry for each candidate, and return the entries that can be trained.
+
+        Candidates that need too much memory, or whose loss cannot use the weights of the data, are left out.
+        """
         found = []
         longest = int(self.data.lengths.max(initial=0))
         for candidate in wanted:
@@ -248,7 +254,7 @@ class Search:
             if self.settings.memory is not None and need > self.settings.memory:
                 entry.note = f"left out: needs about {max(need, 10**6) / 1e9:.3g} GB"
             elif self.data.weights is not None and not _takes_weights(candidate.loss):
-                entry.note = "left out: its loss takes no weights"
+                entry.note = "left out: its loss cannot use document weights"
             else:
                 found.append(entry)
         return found
@@ -264,7 +270,10 @@ class Search:
             self.folds -= 1
 
     def _in_turn(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return entries best first, with the families in turn, so that a short search has candidates of all kinds."""
+        """Return the best entry of each family, then the second best entry of each family, and so on.
+
+        With this order, a short search has candidates of all families.
+        """
         families: dict[str, list[Entry]] = {}
         for entry in self._best_first(entries):
             families.setdefault(entry.candidate.family, []).append(entry)
@@ -274,7 +283,7 @@ class Search:
         return sorted(entries, key=lambda entry: -ensemble.mean(self._fold_values(entry)))
 
     def _fold_values(self, entry: Entry) -> NDArray[np.float64]:
-        """Return the metric of the lists of the first fold; higher is better."""
+        """Return the metric of a candidate on each list of the first fold; higher is better."""
         assert entry.values is not None
         return entry.values[self.numbers == 0]
 
@@ -293,17 +302,17 @@ class Search:
         return Fit(entry.candidate.name, fold, settings, folder, self.lists, stop_at=self.deadline, seconds=longest)
 
     def _known(self, fit: Fit) -> FitResult | None:
-        """Return the result of a fit that is finished, or that would not get more time if it were repeated."""
+        """Return the stored result of a fit; None if the fit was not run, or must be run again with more time."""
         done = read_result(fit)
         if done is None or not done.stopped or self.left() <= 0:
             return done
         return done if fit.seconds is not None and done.seconds >= fit.seconds else None
 
     def _train(self, wanted: Sequence[tuple[Entry, int]], until: float | None = None) -> Iterator[Entry]:
-        """Run fits that have no result yet; yield the entry of each fit.
+        """Run the fits that have no result yet; yield the entry of the candidate of each finished fit.
 
         Args:
-            wanted: candidates and folds.
+            wanted: entry of the candidate, and number of the held-out fold, of each fit.
             until: time after which no fit is started; None for the end of the search.
         """
         fits = {}
@@ -359,11 +368,11 @@ class Search:
             self.folds -= 1
 
     def scored_lists(self) -> NDArray[np.bool_]:
-        """Return True for each list that the complete candidates have scored, `(lists,)`."""
+        """Return True for each list that has scores of the complete candidates, otherwise False, `(lists,)`."""
         return self.numbers < self.folds
 
     def out_of_fold(self, entries: Sequence[Entry]) -> ensemble.OutOfFold:
-        """Return the scores of complete candidates on lists on which they were not trained.
+        """Return the held-out scores of complete candidates: the models that scored a list were not trained on it.
 
         Args:
             entries: complete candidates.
@@ -374,7 +383,7 @@ class Search:
         return ensemble.OutOfFold(data, standardise_columns(columns, data.offsets), families, self.settings.metric)
 
     def scores(self, entry: Entry) -> NDArray[np.float64]:
-        """Return the scores of a candidate on the lists of `scored_lists`, `(documents,)`.
+        """Return the held-out scores of a candidate on the lists of `scored_lists`, `(documents,)`.
 
         Args:
             entry: complete candidate.
@@ -402,7 +411,7 @@ def _takes_weights(loss: str) -> bool:
 
 
 def reserve(seconds: float) -> float:
-    """Return the seconds of a search that are kept for the choice of the ensemble and for saving.
+    """Return the seconds of a search that are reserved for the choice of the ensemble and for saving.
 
     Args:
         seconds: duration of the search.

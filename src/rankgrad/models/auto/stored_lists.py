@@ -25,12 +25,12 @@ _HASHED = 1 << 26  # number of bytes per block
 
 @dataclass(frozen=True)
 class StoredLists:
-    """Lists in a folder, and the number of folds. Processes receive this object, and read the lists when needed."""
+    """Lists in a folder, and the number of folds. Processes receive this object, and read the lists from the folder."""
 
     folder: str
     folds: int
     seed: int
-    key: str  # hash of the lists, so that a process does not use lists that it has read before from the same folder
+    key: str  # hash of the lists, by which a process notices that the files in the folder have changed
 
     @classmethod
     def write(cls, data: Dataset, folder: Path, folds: int, seed: int) -> "StoredLists":
@@ -63,11 +63,11 @@ class StoredLists:
         return _read(self)
 
     def split(self, fold: int, labels: NDArray[np.float32] | None = None) -> tuple[Dataset, Dataset]:
-        """Return the lists of all other folds, to train on, and the lists of this fold.
+        """Return the training lists, which are in all other folds, and the held-out lists, which are in this fold.
 
         Args:
-            fold: number of the fold, from 0.
-            labels: labels to train on, `(documents,)`, instead of those of the lists.
+            fold: number of the held-out fold, from 0.
+            labels: labels of all documents for the training, `(documents,)`; None for the labels of the lists.
         """
         data = self.read()
         mine = self.numbers() == fold
@@ -102,10 +102,10 @@ def _numbers(stored: StoredLists) -> NDArray[np.int64]:
 def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
     """Return the fold of each list, `(lists,)`, from 0.
 
-    The fold depends on seed and query id, and not on the order of the lists. So lists with the same query id, for
-    example a query that is in the training and in the validation part, are in the same fold. Each fold has the same
-    number of queries with a list in which labels differ; the numbers may differ by one. In all other lists, every order
-    has the same metric.
+    The folds depend on the seed and on the query ids, but not on the order of the lists. Lists with the same query id
+    are in the same fold, for example if the training part and the validation part contain the same query. A query is
+    useful if it has a list in which labels differ; in other lists, every order has the same metric. The numbers of
+    useful queries of two folds differ by at most one.
 
     Args:
         data: labelled lists.
@@ -129,7 +129,9 @@ def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
 
 
 def check_folds(data: Dataset, folds: int) -> int:
-    """Return the number of folds that the lists allow; fewer than two lists with different labels are an error.
+    """Return the number of folds to use: at most one fold per query that has a list with different labels.
+
+    Fewer than two such queries are an error.
 
     Args:
         data: labelled lists.
@@ -149,7 +151,7 @@ def joined(first: Dataset, second: Dataset | None) -> Dataset:
 
     Args:
         first: lists.
-        second: more lists with the same features, or None. Their features are put in the order of the features of
+        second: more lists with the same features, or None. If the features have names, they are put in the order of
             `first`.
     """
     if second is None:
@@ -171,7 +173,7 @@ def joined(first: Dataset, second: Dataset | None) -> Dataset:
 
 
 def _distinct(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Return all query ids; ids of different types become text."""
+    """Return the query ids of both data sets; if the ids have different types, they become text."""
     if first.dtype.kind != second.dtype.kind:
         first, second = first.astype(str), second.astype(str)
     return np.concatenate([first, second])

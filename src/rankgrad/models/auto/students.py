@@ -1,4 +1,4 @@
-"""Teach one model the scores of an ensemble, on lists on which the members of the ensemble were not trained."""
+"""Train one model, the student, on the scores of an ensemble, the teacher. The scores are of held-out lists."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +24,11 @@ LABELS = 0.5  # weight of the standardised labels, relative to the scores of the
 
 
 def teach(search: "Search", teacher: NDArray[np.float64], name: str) -> TrainedModel:
-    """Train a student on the scores of a teacher plus the labels: first with folds, then on all lists.
+    """Train a student on the scores of a teacher plus the labels: first with each fold held out, then on all lists.
 
-    The folds give the number of epochs or trees. The metric of these trainings on their held-out lists is too high,
-    because the teacher's scores of the other lists come from models that were trained on the held-out lists.
+    The first trainings determine the number of epochs or trees. The metric of these trainings on the held-out lists is
+    too high, because the teacher's scores of the training lists are from models that were trained on the held-out
+    lists.
 
     Args:
         search: search whose lists are used.
@@ -61,7 +62,7 @@ def teach(search: "Search", teacher: NDArray[np.float64], name: str) -> TrainedM
 
 
 def student_folder(search: Path, name: str) -> Path:
-    """Return the folder of the trainings of a student, which contains one folder per fold.
+    """Return the folder for the trainings of a student. It contains one folder per fold.
 
     Args:
         search: folder of the search.
@@ -73,7 +74,7 @@ def student_folder(search: Path, name: str) -> Path:
 def soft_labels(
     teacher: NDArray[np.float64], labels: NDArray[np.float32], offsets: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return scores of the teacher plus standardised labels, shifted so that the least label of each list is 0.
+    """Return the labels of a student: teacher's scores plus weighted standardised labels, with minimum 0 per list.
 
     Args:
         teacher: standardised scores, `(documents,)`.

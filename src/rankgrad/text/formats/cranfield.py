@@ -1,6 +1,6 @@
-"""Read the Cranfield collection in its own files: `cran.all.1400`, `cran.qry` and `cranqrel`.
+"""Read the Cranfield collection from its original files: `cran.all.1400`, `cran.qry` and `cranqrel`.
 
-Each document begins with a line `.I ID`. The lines `.T`, `.A`, `.B` and `.W` begin title, authors, source and text.
+Each document begins with a line `.I ID`. Title, authors, source and text begin with lines `.T`, `.A`, `.B`, `.W`.
 """
 
 import re
@@ -22,7 +22,7 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
 
     Args:
         path: the file.
-        files: opens the file.
+        files: reader of the file.
     """
     id, begin, part = "", 0, ""
     parts: dict[str, list[str]] = {}
@@ -52,17 +52,15 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
         yield record()
     if without:
         shown = such_as([record.id for record in without])
-        files.notes.append(
-            f"Some records have no .W, perhaps because the file is cut: {shown} ({path}:{without[0].line})."
-        )
+        files.notes.append(f"Some records have no .W: {shown} ({path}:{without[0].line}). Perhaps the file is cut.")
 
 
 def queries(path: Path, files: TextFiles) -> Iterator[Record]:
-    """Yield the queries. The id is the position from 1, because the qrels use positions and not the ids of `.I`.
+    """Yield the queries. The id of a query is its position from 1, because the qrels use positions, not ids of `.I`.
 
     Args:
         path: the file.
-        files: opens the file.
+        files: reader of the file.
     """
     for position, record in enumerate(documents(path, files), 1):
         yield record._replace(id=str(position), title=None)
@@ -73,9 +71,9 @@ def qrels(path: Path, files: TextFiles, similar: str = "exclude") -> tuple[Qrels
 
     Args:
         path: file with lines of `query document code`.
-        files: opens the file.
-        similar: `"exclude"`: the document with code -1 is excluded; each query has one, probably the source of the
-            question. `"relevant"`: its label is 4.
+        files: reader of the file.
+        similar: use of the document with code -1. Each query has one such document, probably the source of the
+            question. `"exclude"`: the document is excluded. `"relevant"`: its label is 4.
     """
     one_of("similar", similar, SIMILAR)
     labels: Qrels = {}

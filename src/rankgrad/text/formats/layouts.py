@@ -28,7 +28,7 @@ class CollectionFiles:
 
 
 def kind_of(path: Path, files: TextFiles) -> str | None:
-    """Return the format of a file: `table`, `documents` or `topics` of TREC, `cranfield`; None for other formats."""
+    """Return the format of a file: `table`, `cranfield`, or for TREC `documents` or `topics`; None if unknown."""
     if tables.format_of(path):
         return "table"
     start = files.start(path).lower()
@@ -46,9 +46,9 @@ def find_files(folder: Path, files: TextFiles, *, queries: Path | None, qrels: P
 
     Args:
         folder: the folder.
-        files: opens the files.
-        queries: file that the user gave; None to search the folder.
-        qrels: file that the user gave; None to search the folder.
+        files: reader of the files.
+        queries: file of queries from the user; None to search for it in the folder.
+        qrels: file of qrels from the user; None to search for it in the folder.
     """
     top = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     queries = queries or _queries(folder, top, files)
@@ -65,7 +65,7 @@ def find_files(folder: Path, files: TextFiles, *, queries: Path | None, qrels: P
 
 
 def _many_files(folder: Path, queries: Path | None, qrels: Path | None, files: TextFiles) -> CollectionFiles:
-    """Find documents in many files, also in subfolders: files with `<DOC>`, or else text files."""
+    """Find documents in many files, also in subfolders: files with `<DOC>`; without such files, text files."""
     known = {path.resolve() for path in (queries, qrels) if path is not None}
     other = [
         path
@@ -113,7 +113,7 @@ def _qrels(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None:
         found = _only(test or inside, "files of qrels", "one of them in the option `qrels`", folder / "qrels")
         if others and test:
             files.notes.append(
-                f"Of the qrels, {found} is read; the others are not read: {such_as(others)} (option `qrels`)."
+                f"Only the qrels in {found} are read, not the other files: {such_as(others)} (use the option `qrels`)."
             )
         return found
     near = [path for path in plain if "qrel" in path.name.lower()]

@@ -1,4 +1,4 @@
-"""Read labels: qrels of TREC, or a table with the columns query, document and label."""
+"""Read labels from qrels of TREC, or from a table with the columns query, document and label."""
 
 import csv
 import re
@@ -21,8 +21,8 @@ def read(path: Path, files: TextFiles, given: Mapping[str, str] | None = None) -
 
     Args:
         path: the file.
-        files: opens the file.
-        given: names of columns that the user gave, such as `{"label": "grade"}`.
+        files: reader of the file.
+        given: column names from the user, such as `{"label": "grade"}`.
     """
     qrels: Qrels = {}
     repeated: list[tuple[int, bool]] = []  # line, and whether the label differs
@@ -44,18 +44,18 @@ def read(path: Path, files: TextFiles, given: Mapping[str, str] | None = None) -
         different = [line for line, differs in repeated if differs]
         at = f"{path}:{(different or [repeated[0][0]])[0]}"
         why = f"{len(different):,} of them differ from the first label"
-        files.notes.append(f"Repeated labels of a query and document are left out: {len(repeated):,} ({at}); {why}.")
+        files.notes.append(f"Repeated labels of a query-document pair are left out: {len(repeated):,} ({at}); {why}.")
     return qrels
 
 
 def check(qrels: Qrels, documents: Texts, queries: Texts, notes: list[str]) -> None:
-    """Note labels of unknown documents and of unknown queries, and queries without labels.
+    """Report labels of unknown documents or queries, and queries without labels.
 
     Args:
         qrels: the labels.
         documents: the documents.
         queries: the queries.
-        notes: receives one sentence for each kind of defect.
+        notes: list to which one sentence per kind of defect is added.
     """
     if not qrels:
         return
@@ -77,7 +77,7 @@ def _hint(unknown: str, texts: Texts) -> str:
 
 
 def _lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[Row]:
-    """Yield query, document and label of each line; a first line with names of columns is the header."""
+    """Yield query, document and label of each line. The first line may be a header with column names."""
     places: list[int] = []
     split: Callable[[str], list[str]] = str.split
     width = 0
@@ -101,7 +101,7 @@ def _lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[Row]:
 
 
 def _separator(path: Path, line: str) -> Callable[[str], list[str]]:
-    """Return the function that splits a line: at commas in CSV, at tabs if the first line has them, or at spaces."""
+    """Return the function that splits a line: at commas in CSV, at tabs if the first line has tabs, or at spaces."""
     if format_of(path) == "csv":
         return lambda line: next(csv.reader([line]))
     return (lambda line: line.split("\t")) if line.count("\t") >= 2 else str.split
@@ -110,5 +110,5 @@ def _separator(path: Path, line: str) -> Callable[[str], list[str]]:
 def _label(value: Any, path: Path, line: int) -> int:
     found = _LABEL.fullmatch(str(value).strip())
     if found is None or isinstance(value, bool):
-        bad_file(path, line, f"the label {str(value)[:40]!r}", "a whole number of at most 18 digits")
+        bad_file(path, line, f"the label {str(value)[:40]!r}", "an integer of at most 18 digits")
     return int(found[1])

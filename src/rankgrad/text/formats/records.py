@@ -1,4 +1,4 @@
-"""Join the records of a file to `Texts`, and note empty texts and repeated ids."""
+"""Collect the records of a file as `Texts`, and report empty texts and repeated ids."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from rankgrad.text.formats.text_files import bad_file
 
 
 class Record(NamedTuple):
-    """A document or a query, and its place in a file."""
+    """A document or a query, and its position in a file."""
 
     id: str
     text: str
@@ -19,12 +19,12 @@ class Record(NamedTuple):
 
 
 def gather(records: Iterable[Record], kind: str, notes: list[str]) -> Texts:
-    """Return the texts of all records, in order. The first of several records with the same id is kept.
+    """Return the texts of all records, in order. If several records have the same id, only the first is used.
 
     Args:
         records: the records.
         kind: `"documents"` or `"queries"`, for notes.
-        notes: receives one sentence for each kind of defect.
+        notes: list to which one sentence per kind of defect is added.
     """
     one = "query" if kind == "queries" else "document"
     numbers: dict[str, int] = {}
@@ -60,7 +60,7 @@ def gather(records: Iterable[Record], kind: str, notes: list[str]) -> Texts:
 
 
 def such_as(found: Sequence[object]) -> str:
-    """Return the number of things and the first: `3, such as 'd1'`.
+    """Return the number of things and the first thing as text: `3, such as 'd1'`.
 
     Args:
         found: the things, at least one.

@@ -37,7 +37,7 @@ Row = tuple[int, list[Any]]  # line or row number, and the values of the columns
 
 
 def format_of(path: Path) -> str | None:
-    """Return the format of a table by the ending of its name, also before `.gz`; None if it is not a table."""
+    """Return the format of a table from the ending of its name (without `.gz`); None if the file is not a table."""
     return ENDINGS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
 
 
@@ -50,11 +50,11 @@ def check_columns(columns: Mapping[str, Mapping[str, str]] | None) -> None:
 
 
 class TextColumns:
-    """Chooses the columns of one kind of table.
+    """The rule that chooses the columns of one kind of table.
 
     Args:
         kind: `"documents"`, `"queries"` or `"qrels"`.
-        given: names of columns that the user gave, such as `{"id": "key"}`.
+        given: column names from the user, such as `{"id": "key"}`.
     """
 
     def __init__(self, kind: str, given: Mapping[str, str] | None = None) -> None:
@@ -62,7 +62,7 @@ class TextColumns:
         self.known = {part: (self.given[part],) if part in self.given else names for part, names in KNOWN[kind].items()}
 
     def find(self, header: Sequence[str]) -> list[str | None]:
-        """Return the column of each part, such as id, text and title; None if there is none. Case is ignored."""
+        """Return the column name of each part, such as id and text; None for a missing column. Case is ignored."""
         lower = {name.strip().lower(): name for name in reversed(header)}
         return [
             next((lower[name.lower()] for name in names if name.lower() in lower), None)
@@ -70,7 +70,7 @@ class TextColumns:
         ]
 
     def check(self, names: Sequence[str], path: Path, line: int | None) -> list[str | None]:
-        """Return the column of each part; a column that is missing is an error, except the title."""
+        """Return the column name of each part. A missing column is an error, unless it is an optional title."""
         found = self.find(names)
         for (part, known), name in zip(self.known.items(), found, strict=True):
             if name is None and (part != "title" or part in self.given):
@@ -84,9 +84,9 @@ def records(path: Path, files: TextFiles, kind: str, given: Mapping[str, str] | 
 
     Args:
         path: the file, or a folder with Parquet files.
-        files: opens the file.
+        files: reader of the file.
         kind: `"documents"` or `"queries"`.
-        given: names of columns that the user gave.
+        given: column names from the user.
     """
     columns = TextColumns(kind, given)
     for line, values in rows(path, files, columns):
@@ -99,9 +99,9 @@ def rows(path: Path, files: TextFiles, columns: TextColumns, format: str | None 
 
     Args:
         path: the file, or a folder with Parquet files.
-        files: opens the file.
-        columns: chooses the columns.
-        format: format of the table; None to choose it by the ending of the name.
+        files: reader of the file.
+        columns: rule that chooses the columns.
+        format: format of the table; None to find the format from the ending of the file name.
     """
     format = format or format_of(path)
     if format == "parquet":
@@ -112,7 +112,7 @@ def rows(path: Path, files: TextFiles, columns: TextColumns, format: str | None 
 
 
 def as_text(value: Any, part: str, path: Path, line: int) -> str:
-    """Return a value as text; an integer keeps its digits, a missing value is empty."""
+    """Return a value as text: an integer as its digits, and a missing value as an empty text."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -183,7 +183,7 @@ def _delimited(path: Path, files: TextFiles, columns: TextColumns, delimiter: st
 
 
 def _pairs(path: Path, start: int, first: str, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
-    """Yield the rows of `id<TAB>text` without a header. Quotes and further tabs are part of the text."""
+    """Yield the rows of a file `id<TAB>text` without a header. Quotes and further tabs are part of the text."""
 
     def values(number: int, line: str) -> list[Any]:
         id, tab, text = line.rstrip("\r\n").partition("\t")

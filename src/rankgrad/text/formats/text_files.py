@@ -28,7 +28,7 @@ def bad_file(path: Path, line: int | None, found: str, expected: str) -> NoRetur
 
 
 class TextFiles:
-    """Opens the text files of a collection, and remembers characters that could not be decoded.
+    """Reader of the text files of a collection. It counts characters that cannot be decoded.
 
     Args:
         encoding: encoding of the files. A byte order mark is removed.
@@ -45,7 +45,7 @@ class TextFiles:
         self._undecoded: dict[Path, tuple[int, int]] = {}  # number of characters, line of the first
 
     def lines(self, path: Path) -> Iterator[tuple[int, str]]:
-        """Yield number and text of each line, with the line end."""
+        """Yield number and text of each line. The text includes the line end."""
         number = 0
         with self._open(path) as file:
             try:
@@ -55,7 +55,7 @@ class TextFiles:
                 bad_file(path, number + 1, f"the gzip data ends early or is damaged ({error})", "a complete file")
 
     def text(self, path: Path) -> str:
-        """Return the whole text of a file."""
+        """Return the complete text of a file."""
         return "".join(line for _, line in self.lines(path))
 
     def start(self, path: Path) -> str:
@@ -68,18 +68,18 @@ class TextFiles:
 
     @staticmethod
     def is_archive(path: Path) -> bool:
-        """Return True if a file is an archive or compressed by a program other than gzip and compress."""
+        """Return True for an archive, and for a file that is compressed by a program other than gzip and compress."""
         with open(path, "rb") as file:
             start = file.read(8)
         return start.startswith(_ARCHIVES)
 
     def undecoded(self, path: Path, line: int, count: int) -> None:
-        """Count characters that are not valid text; `all_notes` has one sentence about them."""
+        """Count characters that are not valid text. `all_notes` returns one sentence about these characters."""
         before, first = self._undecoded.get(path, (0, line))
         self._undecoded[path] = before + count, first
 
     def all_notes(self) -> list[str]:
-        """Return the notes, including one about characters that could not be decoded."""
+        """Return the notes, including a note about characters that cannot be decoded."""
         if not self._undecoded:
             return self.notes
         path, (_, line) = next(iter(self._undecoded.items()))

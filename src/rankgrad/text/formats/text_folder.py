@@ -15,12 +15,12 @@ def is_text(path: Path) -> bool:
 
 
 def documents(root: Path, paths: Sequence[Path], files: TextFiles) -> Iterator[Record]:
-    """Yield one document per file. Its id is the path in the folder without the ending: `2024/report` .
+    """Yield one document per file. Its id is the path in the folder, without the ending: for example, `2024/report`.
 
     Args:
         root: the folder.
         paths: the files.
-        files: opens the files.
+        files: reader of the files.
     """
     for path in paths:
         name = path.relative_to(root).as_posix()

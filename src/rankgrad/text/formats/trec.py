@@ -30,7 +30,7 @@ _FIELDS = {
 
 
 def plain(text: str) -> str:
-    """Return text without tags and entities, with single spaces.
+    """Return text without tags, with characters instead of entities, and with single spaces.
 
     Example:
         >>> plain("<P>Profit &amp; loss,\\n if p < 0.5</P>")
@@ -46,7 +46,7 @@ def plain(text: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Return text without `<!-- ... -->`. A comment without an end is kept. The time is linear in the length."""
+    """Return text without `<!-- ... -->`. A comment without an end remains. The time is linear in the length."""
     kept, place = [], 0
     while (start := text.find("<!--", place)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
         kept += [text[place:start], " "]
@@ -83,9 +83,9 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
     if begin:
         last = "".join(parts)
         known = "</docno>" in last.lower()
-        lost = "is kept up to there" if known else "has no id and is left out"
+        lost = "is read up to the end of the file" if known else "has no id and is left out"
         files.notes.append(
-            f"A file is perhaps cut: the document that begins at {path}:{begin} has no </DOC>; it {lost}."
+            f"A file is perhaps cut: the document that begins at {path}:{begin} has no </DOC>; the document {lost}."
         )
         if known:
             yield _document(last, path, begin)
@@ -121,11 +121,11 @@ def _document(source: str, path: Path, line: int) -> Record:
 
 
 def topics(path: Path, files: TextFiles, fields: str = "title") -> Iterator[Record]:
-    """Yield the topics of a file as queries, such as `<top><num> Number: 301 <title> ... <desc> Description: ...`.
+    """Yield queries from the topics of a file, such as `<top><num> Number: 301 <title> ... <desc> Description: ...`.
 
     Args:
         path: the file.
-        files: opens the file.
+        files: reader of the file.
         fields: `"title"`, `"description"` or `"narrative"`; several are joined by `+`: `"title+description"`.
     """
     wanted = topic_fields(fields)
