@@ -8,7 +8,8 @@ from scipy import sparse
 from sklearn.impute import SimpleImputer
 
 import rankgrad as rg
-from rankgrad.data import from_arrays
+from rankgrad.data import Preprocessing, from_arrays
+from rankgrad.data.preprocessing.missing_values import INDICATED
 from rankgrad.models import load
 from rankgrad.training.model import Model
 
@@ -49,12 +50,14 @@ def onnx_scores(path, rows):
 
 @pytest.mark.parametrize("missing", ["zero", "mean", "indicator"])
 def test_missing_values_are_filled_as_by_hand(missing, tmp_path):
-    by_hand = SimpleImputer(
-        strategy="constant" if missing == "zero" else "mean", fill_value=0.0, add_indicator=missing == "indicator"
-    ).fit(HOLES.astype(np.float64))
-    filled = by_hand.transform(HOLES.astype(np.float64)).astype(np.float32)
+    strategy = "constant" if missing == "zero" else "mean"
+    by_hand = SimpleImputer(strategy=strategy, fill_value=0.0, add_indicator=missing == "indicator")
+    filled = by_hand.fit_transform(HOLES.astype(np.float64)).astype(np.float32)
     assert filled.shape[1] == FEATURES + 3 * (missing == "indicator")
-    expected = network().fit(filled, Y, qid=QID).predict(filled)
+    standardise = Preprocessing.parse("standardise").fit(from_arrays(filled[:, :FEATURES], Y, qid=QID)[0])
+    # Indicators are not standardised.
+    filled = np.column_stack([standardise.transform(filled[:, :FEATURES]), INDICATED * filled[:, FEATURES:]])
+    expected = network(preprocess="none").fit(filled, Y, qid=QID).predict(filled)
     ranker = network(missing=missing).fit(HOLES, Y, qid=QID)
     np.testing.assert_allclose(ranker.predict(HOLES), expected, rtol=1e-5, atol=1e-6)
     ranker.save(tmp_path / "model")
@@ -195,7 +198,7 @@ def test_every_form_of_a_table_gives_the_same_ranker():
     [
         ({}, FRAME, r"X must have numbers in all columns \(or categorical=\['shop'\] .*\); got text in 'shop'"),
         ({"categorical": ["shup"]}, FRAME, "categorical must be names of columns; got 'shup'; did you mean 'shop'"),
-        ({"categorical": [9]}, X, "categorical must be columns, from 0 to 4; got 9"),
+        ({"categorical": [9]}, X, "categorical must be positions of columns, from 0 to 4; got 9"),
         ({"categorical": [0]}, sparse.csr_matrix(X), "X must be dense if a column is categorical; got csr_matrix"),
         ({"model": rg.rankers.MLP(6), "categorical": ["shop"]}, FRAME, "model must be a name such as 'mlp'"),
     ],
@@ -229,7 +232,7 @@ def test_a_blend_of_rankers_with_categories(tmp_path):
     assert load(tmp_path / "blend").categories == {FEATURES: ("ant", "bee", "cat", "dog", "eel", "fox")}
     few = SHOP != "fox"
     other = network(categorical=["shop"]).fit(FRAME[few], Y[few], qid=QID[few])
-    with pytest.raises(ValueError, match="models must have the same categories of the same features"):
+    with pytest.raises(ValueError, match="models must have the same categories for the same features"):
         rg.blend([both.rankers[0], other]).fit(TYPED, Y, qid=QID)
     data = rg.data.from_frame(FRAME.assign(qid=QID, label=Y), categorical=["shop"])
     np.testing.assert_allclose(load(tmp_path / "blend").score_lists(data), expected, atol=1e-6)

@@ -38,7 +38,7 @@ CHECKED = ((1, 1), (7, 2), (4, 33))  # (lists, documents) of the inputs of the c
 
 
 class Exportable(Protocol):
-    """The part of a neural model that is exported."""
+    """The attributes and methods of a neural model that the export uses."""
 
     ranker: nn.Module
     steps: Preprocessing
@@ -50,9 +50,9 @@ class Exportable(Protocol):
 
 
 class Scoring(nn.Module):
-    """The exported module, which applies preprocessing and ranker to padded lists of raw features.
+    """The exported module. It applies preprocessing and ranker to padded lists of raw features.
 
-    Padding may have any values. The fitted arrays of the preprocessing are buffers of the module.
+    Padding may contain any values. The fitted arrays of the preprocessing are buffers of the module.
     """
 
     def __init__(self, model: Exportable) -> None:
@@ -85,14 +85,14 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     are finite and have no meaning. If the model is calibrated, an ONNX file also has the output
     `calibrated (lists, n)`; a `.pt2` file has only scores.
 
-    If the model takes missing values, they are NaN. A categorical feature is the position of its category in the list
-    `categories` of `config.json`.
+    If the model accepts missing values, a missing value is NaN. The value of a categorical feature is the position of
+    the category in the list `categories` of `config.json`.
 
     Args:
         model: model on any device. The exported model computes in float32 and runs on any device.
         path: path of the file, which is written atomically.
         format: `"onnx"` or `"torch"` (for `torch.export.load`); for a linear ranker also `"elasticsearch"` or
-            `"solr"`. None: chosen by the extension, `.onnx` or `.pt2`.
+            `"solr"`. With None, the extension of the path, `.onnx` or `.pt2`, determines the format.
 
     Example:
         >>> from rankgrad import rankers
@@ -119,11 +119,13 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
 
 
 def with_calibration(content: bytes, model: Any, draw: "Draw") -> tuple[bytes, float | None]:
-    """Add the calibration of a model to an ONNX file; return the file, and the largest difference or None.
+    """Add the calibration of a model to an ONNX file. Return the new content of the file, and the largest difference.
+
+    This is the largest difference from the calibrated values of the model, or None if the model is not calibrated.
 
     Args:
         content: content of the file.
-        model: model of the file; if it is not calibrated, the file does not change.
+        model: model that the file contains; if the model is not calibrated, the content does not change.
         draw: function that returns features for the check.
     """
     if model.calibration is None:
@@ -150,7 +152,7 @@ def _engine(model: Exportable, path: Path, format: str) -> Exported:
 
 
 def engine_names(model: Any) -> list[str]:
-    """Return the names of the features in a search engine; they are `feature_1`, ... if the model has no names.
+    """Return the names of the features in a search engine. If the model has no names, they are `feature_1`, ...
 
     It is an error if two features have the same name.
 
@@ -174,7 +176,7 @@ def _format(path: Path, format: str | None) -> str:
 
 
 def on_cpu(model: Exportable) -> Exportable:
-    """Return a copy of a model on the CPU. The given model is not moved, because other threads may use it.
+    """Return a copy of a model, on the CPU. The original model stays on its device, because other threads may use it.
 
     Args:
         model: model on any device.
@@ -185,14 +187,14 @@ def on_cpu(model: Exportable) -> Exportable:
 
 
 def as_onnx(model: Exportable, graphs: dict[str, Any]) -> tuple[Any, "Draw"]:
-    """Return a neural model as an `onnx.ModelProto`, and a function that draws features for its check.
+    """Convert a neural model to an `onnx.ModelProto`. Also return a function that makes random features for the check.
 
-    PyTorch's exporter takes seconds. It is called once per architecture: for other networks of the same architecture,
-    only the initializers are replaced.
+    PyTorch's exporter needs some seconds, so it runs only once per architecture (except for custom networks). For
+    another network of the same architecture, only the weights in the ONNX model are replaced.
 
     Args:
         model: model on the CPU.
-        graphs: the result for each known architecture; a new architecture is added.
+        graphs: ONNX models of earlier calls, by architecture; the function adds the model of a new architecture.
     """
     values = {name: value for name, value in Scoring(model).state_dict().items() if value.is_floating_point()}
     shapes = {name: [*value.shape] for name, value in values.items()}
@@ -259,7 +261,7 @@ def run_onnx(content: bytes) -> Run:
 
 
 def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
-    """Replace `torch.searchsorted(knots, values)` for ONNX: count the knots below each value of a row, by bisection."""
+    """Count the knots below each value by bisection. This replaces `torch.searchsorted`, which ONNX does not have."""
     known = knots.shape[-1]
     below = torch.zeros_like(values, dtype=torch.int64)
     step = 1 << (known.bit_length() - 1)
@@ -272,7 +274,7 @@ def _search(knots: Tensor, values: Tensor, **_: Any) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """Replace `torch.log1p(x)` for ONNX by Kahan's method, because PyTorch's form loses digits if x is small."""
+    """Compute `log1p(x)` by Kahan's method. The method of PyTorch's ONNX exporter loses digits if x is small."""
     u = 1 + x
     return torch.where(u == 1, x, torch.log(u) * (x / torch.where(u == 1, 1.0, u - 1)))
 
@@ -327,14 +329,14 @@ def compare_outputs(run: Run, score: Callable[..., NDArray[np.float32]], draw: D
         worst = max(worst, float(np.abs(scores[mask] - expected).max()) / scale)
     if worst > EXPORT_TOLERANCE:
         raise ArithmeticError(
-            f"exported scores must agree with the model's within {EXPORT_TOLERANCE:g}; got a difference of {worst:g}"
+            f"exported scores must differ from the model's scores by at most {EXPORT_TOLERANCE:g}; got {worst:g}"
         )
     return worst
 
 
 def _draw(model: Exportable) -> Draw:
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
-        width = model.features + model.steps.added - len(model.steps.categorical)
+        width = model.features - len(model.steps.categorical)
         rows = _plausible(model.steps, rng.standard_normal((*shape, width), dtype=np.float32), rng)
         for column, count in model.steps.categorical:  # sorted by column
             codes = rng.integers(-1, count + 1, size=shape).astype(np.float32)  # the first and the last are unknown
@@ -345,7 +347,10 @@ def _draw(model: Exportable) -> Draw:
 
 
 def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return raw features for the check of an exported file; after preprocessing, they are approximately normal."""
+    """Return raw features for the check of an exported file.
+
+    After preprocessing, these features have approximately a normal distribution.
+    """
     for step in reversed(steps.steps):
         if isinstance(step, Standardise):
             assert step.mean is not None
@@ -358,14 +363,13 @@ def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.G
             places = rng.integers(len(step.knots), size=rows.shape)
             rows = np.take_along_axis(step.knots, places.reshape(-1, rows.shape[-1]), 0).reshape(rows.shape)
         elif isinstance(step, FillMissing):
-            rows = rows[..., : rows.shape[-1] - step.added]
             rows = np.where(rng.random(rows.shape) < 0.2, np.float32(np.nan), rows)
     return rows.astype(np.float32)
 
 
 @contextmanager
 def _exporting(model: Exportable) -> Iterator[None]:
-    """Hide the messages of the exporter, and name a custom network that cannot be exported."""
+    """Hide the messages of the exporter. If a custom network cannot be exported, the error contains its name."""
     custom = model.ranker if isinstance(model.ranker, CustomRanker) else None
     if isinstance(custom, CustomFlat):
         bad_value("model", "take rows or padded lists for export", f"{describe(custom.network)}, which takes offsets")

@@ -46,7 +46,7 @@ _SAVED: dict[str, type[PreprocessingStep]] = {
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """A sequence of preprocessing steps, with a text form: `log1p,standardise`, `clip=10`, `quantile(sample=1000)`.
+    """A sequence of preprocessing steps. Its text form is, for example, `log1p,standardise` or `quantile(sample=1000)`.
 
     Example:
         >>> rows = np.array([[0.0, 1.0], [np.e - 1, 1.0]], dtype=np.float32)
@@ -81,7 +81,7 @@ class Preprocessing:
             if spec == ("none", None, {}):
                 continue
             if steps and name in _options(steps[-1]):
-                must = f"have several options of {steps[-1].name} in brackets, {steps[-1].name}(...)"
+                must = f"have brackets around several options of {steps[-1].name}, as in {steps[-1].name}(...)"
                 bad_value("preprocessing", must, show(text))
             one_of("preprocessing", name, KINDS)
             steps.append(_make(name, no_cutoff("preprocessing", spec, text).options))
@@ -101,7 +101,9 @@ class Preprocessing:
         done: tuple[PreprocessingStep, ...] = ()
         for step in self.steps:
             before = Preprocessing(done, self.categorical)
-            done = (*done, step.fit(before._blocks(dataset.features, dataset.offsets)) if step.fitted else step)
+            blocks = self._blocks(dataset.features, dataset.offsets)
+            inputs = (before._apply(before._numbers(rows), offsets, None) for rows, offsets in blocks)
+            done = (*done, step.fit(inputs) if step.fitted else step)
         return Preprocessing(done, self.categorical)
 
     @property
@@ -136,26 +138,17 @@ class Preprocessing:
             mask: mask of padded lists, `(..., n)`; the output at padding is undefined.
         """
         if is_tensor(features):
-            import torch
-
-            ready = self._apply(self._numbers(features.float()), offsets, mask)
-            return torch.cat([ready, self._codes(features.float())], dim=-1) if self.categorical else ready
+            return self._complete(features.float(), offsets, mask)
         if mask is not None or features.ndim != 2:
-            x = np.asarray(features, dtype=np.float32)
-            ready = self._apply(self._numbers(x), offsets, mask)
-            return np.concatenate([ready, self._codes(x)], axis=-1) if self.categorical else ready
-        width = features.shape[1] + self.added
-        out, start = np.empty((features.shape[0], width), dtype=np.float32), 0
-        for block in self._blocks(features, offsets):
-            rows = slice(start, start + len(block))
-            out[rows, : width - len(self.categorical)] = block
-            if self.categorical:
-                out[rows, width - len(self.categorical) :] = self._codes(dense(features[rows]))
-            start += len(block)
+            return self._complete(np.asarray(features, dtype=np.float32), offsets, mask)
+        out, start = np.empty((features.shape[0], features.shape[1] + self.added), dtype=np.float32), 0
+        for rows, lists in self._blocks(features, offsets):
+            out[start : start + len(rows)] = self._complete(rows, lists, None)
+            start += len(rows)
         return out
 
     def to_config(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
-        """Return the names and options of the preprocessing steps, for JSON, and the fitted arrays, for safetensors."""
+        """Return the names and options of the steps as JSON values, and the fitted arrays for safetensors."""
         config = [{"name": step.name, **_options(step)} for step in self.steps]
         arrays = {
             f"{number}.{name}": getattr(step, name)
@@ -201,7 +194,7 @@ class Preprocessing:
         return x.index_select(-1, torch.as_tensor(kept, device=x.device))
 
     def _codes(self, x: Array) -> Array:
-        """Return the categorical columns: 0 for a missing or unknown category, otherwise its number, from 1."""
+        """Return the categorical columns as category numbers, from 1; 0 for a missing or unknown category."""
         counts: Array = np.array([count for _, count in self.categorical], dtype=np.float32)
         columns = [column for column, _ in self.categorical]
         if not is_tensor(x):
@@ -214,25 +207,40 @@ class Preprocessing:
         known = (codes >= 0) & (codes < torch.as_tensor(counts, device=x.device)) & (codes == codes.floor())
         return torch.where(known, codes + 1, torch.zeros_like(codes))
 
+    def _complete(self, x: Array, offsets: Array | None, mask: Array | None) -> Array:
+        """Return the features after all steps, then the indicators of missing values, then the category numbers."""
+        numbers = self._numbers(x)
+        parts = [self._apply(numbers, offsets, mask)]
+        parts += [step.indicators(numbers) for step in self.steps if isinstance(step, FillMissing) and step.added]
+        parts += [self._codes(x)] if self.categorical else []
+        if len(parts) == 1:
+            return parts[0]
+        if not is_tensor(x):
+            return np.concatenate(parts, axis=-1)
+        import torch
+
+        return torch.cat(parts, dim=-1)
+
     def _apply(self, x: Array, offsets: Array | None, mask: Array | None) -> Array:
         for step in self.steps:
             x = step.transform(x, offsets, mask)
         return x
 
-    def _blocks(self, features: NDArray[Any], offsets: NDArray[np.int64] | None) -> Iterator[NDArray[np.float32]]:
-        """Yield the preprocessed rows in blocks of complete lists; without offsets, in blocks of rows."""
+    def _blocks(
+        self, features: NDArray[Any], offsets: NDArray[np.int64] | None
+    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64] | None]]:
+        """Yield blocks of complete lists, as rows and their offsets; without offsets, yield blocks of rows and None."""
         most = rows_per_block(features, _ROWS)
         if offsets is None:
             for start in range(0, features.shape[0], most):
-                rows = dense(features[start : start + most]).astype(np.float32, copy=False)
-                yield self._apply(self._numbers(rows), None, None)
+                yield dense(features[start : start + most]).astype(np.float32, copy=False), None
             return
         first = 0
         while first < len(offsets) - 1:
             last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1)
             rows = dense(features[offsets[first] : offsets[last]]).astype(np.float32, copy=False)
             if len(rows):
-                yield self._apply(self._numbers(rows), offsets[first : last + 1] - offsets[first], None)
+                yield rows, offsets[first : last + 1] - offsets[first]
             first = last
 
 
@@ -256,7 +264,10 @@ def _options(step: PreprocessingStep) -> dict[str, Any]:
 
 
 def _text(step: PreprocessingStep) -> str:
-    """Return a preprocessing step as text: `clip=3`; in brackets if an option after the first is not the default."""
+    """Return a preprocessing step as text, such as `clip=3`.
+
+    The options are in brackets if an option other than the first option differs from its default.
+    """
     defaults = _options(type(step)())
     options = {
         option: write_number(value) if isinstance(value, float) else value
