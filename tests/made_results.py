@@ -9,7 +9,7 @@ import numpy as np
 import yaml
 
 from rankgrad.experiments import load_recipe
-from rankgrad.experiments.recipes.data_sets import read_cell_data
+from rankgrad.experiments.recipes.data_sets import read_recipe_data
 from rankgrad.experiments.runs import results
 from rankgrad.experiments.runs.cell import FORMAT
 from rankgrad.metrics import evaluate
@@ -40,7 +40,7 @@ def make(
     places = {row: place for place, row in enumerate((model, loss) for model in models for loss in losses)}
     for cell in recipe.cells_to_tune():
         _tuned(folder, cell, places[cell.model, cell.loss], epochs)
-    tests = cache(lambda name, fold: read_cell_data(name, fold=fold, root=root).test)
+    tests = cache(lambda name, fold: read_recipe_data(name, fold=fold, root=root).test)
     for cell in recipe.final_cells(recipe.chosen(results.read_results(folder).tuned())):
         _final(folder, cell, tests(cell.data, cell.fold), places[cell.model, cell.loss], epochs, scores)
     return folder

@@ -151,7 +151,7 @@ class Ranker(RowRanker):
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
     ) -> "Ranker":
-        """Train a neural ranker on labelled lists.
+        """Fit the estimator: group the rows into lists, hold out lists, and train a neural ranker.
 
         After Ctrl-C, the estimator is not fitted. If `out` is given, this folder contains the model of the best epoch.
 

@@ -81,7 +81,7 @@ def test_every_way_in_holds_out_the_same_lists(tmp_path, monkeypatch):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "train.txt").write_text(rows)
     (tmp_path / "set" / "test.txt").write_text(rows)
-    assert set(map(str, data_sets.read_cell_data(str(tmp_path / "set")).validation.qids)) == queries(data, seed=0)
+    assert set(map(str, data_sets.read_recipe_data(str(tmp_path / "set")).validation.qids)) == queries(data, seed=0)
     assert set(map(str, data.qids[adapt_hold_out(data, 3)[1]])) == want
 
 

@@ -115,7 +115,7 @@ def test_the_sample_has_a_validation_part_held_out():
         pytest.skip("needs ../shared/data/MSLR-sample")
     made = load_recipe("softmax-table1").reduced("quick")
     assert made.available(DATA) == (["MSLR-sample", "MSLR-sample-b"], {})
-    splits = data_sets.read_cell_data("MSLR-sample", root=DATA)
+    splits = data_sets.read_recipe_data("MSLR-sample", root=DATA)
     assert splits.validation is not None
     assert (len(splits.train), len(splits.validation)) == (35, 8)
 

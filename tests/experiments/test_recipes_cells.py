@@ -149,7 +149,7 @@ def test_binary_sets_are_sets_of_their_own():
     made = parse_recipe(recipe(data=["Yahoo", {"name": "Yahoo", "binary": True}]))
     assert [source.label for source in made.data] == ["Yahoo", "Yahoo-b"]
     assert {cell.binary for cell in made.only("yahoo-B").cells_to_tune()} == {True}
-    splits = data_sets.read_cell_data("synthetic:lists=20,features=10", binary=True)
+    splits = data_sets.read_recipe_data("synthetic:lists=20,features=10", binary=True)
     assert set(np.unique(splits.train.labels)) == {0.0, 1.0}
 
 

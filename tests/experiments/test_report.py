@@ -19,7 +19,7 @@ pytest.importorskip("vl_convert")
 
 from rankgrad.cli.report import report as command
 from rankgrad.experiments import parse_recipe
-from rankgrad.experiments.recipes.data_sets import read_cell_data
+from rankgrad.experiments.recipes.data_sets import read_recipe_data
 from rankgrad.experiments.report import chart_data, writer
 from rankgrad.experiments.report.query_explorer import FIRST, SKIPPED, _coded, explorer, query_values, ranked_lists
 from rankgrad.experiments.runs import results
@@ -115,7 +115,7 @@ def test_what_a_page_carries_of_queries_is_what_the_runs_kept(data, found):
     for name in DATA:
         own = data["s0"]["explorers"][name]
         assert [(s["model"], s["loss"]) for s in own["systems"]] == [(m, l) for m in MODELS for l in LOSSES]
-        test = read_cell_data(name).test
+        test = read_recipe_data(name).test
         assert own["queries"] == test.qids.astype(str).tolist()
         for place, system in enumerate(own["systems"]):
             runs = [run for run in found.final() if run.cell.data == name and matches(run, system)]

@@ -19,7 +19,7 @@ pytest.importorskip("vl_convert")
 from rankgrad.cli import demo
 from rankgrad.cli.report import _studies
 from rankgrad.data import synthetic
-from rankgrad.experiments.recipes.data_sets import read_cell_data
+from rankgrad.experiments.recipes.data_sets import read_recipe_data
 from rankgrad.experiments.report import writer
 from rankgrad.experiments.runs import results
 
@@ -261,7 +261,7 @@ def test_charts_follow_the_choice(opened):
 
 def test_a_query_opens_with_both_lists(opened, folder):
     opened.choose('[data-choose="data"]', DATA[1])
-    test = read_cell_data(DATA[1]).test
+    test = read_recipe_data(DATA[1]).test
     systems = opened.evaluate("[...document.querySelector('[data-choose=a]').options].map((e) => e.text)")
     chosen = {"a": ("MSE", "MLP"), "b": ("LambdaLoss", "Linear")}
     for letter, (loss, model) in chosen.items():

@@ -14,7 +14,7 @@ pytest.importorskip("bm25s")
 from rankgrad.data import load
 from rankgrad.data.evaluation import AS_TREC_EVAL
 from rankgrad.experiments import load_recipe, parse_recipe
-from rankgrad.experiments.recipes.data_sets import read_cell_data
+from rankgrad.experiments.recipes.data_sets import read_recipe_data
 from rankgrad.experiments.report.query_explorer import ranked_lists
 from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.runs.run_recipe import lock_results, run_recipe
@@ -64,7 +64,7 @@ def test_the_smoke_form_of_the_recipe_for_texts_runs(root, tmp_path):
     made = table(results, "cranfield")
     assert AS_TREC_EVAL in made.notes
     assert [row.loss for row in made.rows] == ["Pairwise hinge", "Approx-NDCG@N", "SmoothI-NDCG@N"]
-    test = read_cell_data("text:path=cranfield,depth=5", fold=1, root=root).test
+    test = read_recipe_data("text:path=cranfield,depth=5", fold=1, root=root).test
     order = [[query for query in test.texts.qrels if query in test.qids].index(query) for query in test.qids.tolist()]
     for row, result in zip(made.rows, results.final(), strict=True):
         found = measured(result.scores, test, made.metrics)
@@ -114,7 +114,7 @@ def test_a_recipe_for_texts_says_each_error_once():
 
 
 def test_binary_labels_are_also_those_of_qrels(root):
-    splits = read_cell_data(SPEC, binary=True, fold=1, root=root)
+    splits = read_recipe_data(SPEC, binary=True, fold=1, root=root)
     assert splits.train.texts is splits.validation.texts is splits.test.texts
     assert {label for judged in splits.test.texts.qrels.values() for label in judged.values()} == {1}
     assert set(splits.test.labels) == {0, 1}

@@ -69,7 +69,7 @@ class TreeCheckpoint:
         return grown, history
 
     def _different(self, facts: dict[str, Any]) -> tuple[str, str, object] | None:
-        """Compare settings and data with the stopped run. Return the arguments of `bad_value`, or None if equal."""
+        """Compare settings and data with the stopped run of trees. Return arguments of `bad_value`; None if equal."""
         folder = self.path.parent
         for name, now in self.settings.items():
             then = facts["settings"].get(name)

@@ -1,12 +1,12 @@
 """Read the lists of a text run, divide the lists into parts, and record the options that determine the lists."""
 
-import json
 import warnings
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankgrad.cli.text.first_stage import DEPTH, first_stage
+from rankgrad.cli.text.teacher import read_order, teacher_kind
 
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
@@ -186,35 +186,6 @@ class ListParts:
     train: "Dataset | None" = None
     validation: "Dataset | None" = None
     test: "Dataset | None" = None  # test lists of the fold; None without a fold
-
-
-def teacher_kind(teacher: str) -> str:
-    """Return the kind of a teacher: `order` (JSON lines), `run` (another file) or `model`."""
-    if Path(teacher).is_file():
-        return "order" if Path(teacher).suffix in (".jsonl", ".ndjson") else "run"
-    return "model"
-
-
-def read_order(path: Path) -> dict[str, list[str]]:
-    """Return document ids per query, best first, from lines of `{"query": id, "documents": [id, ...]}`."""
-    from rankgrad.errors import bad_value
-
-    form = '{"query": id, "documents": [id, ...]}'
-    order: dict[str, list[str]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            query, documents = str(row["query"]), [str(each) for each in row["documents"]]
-        except (ValueError, KeyError, TypeError):
-            bad_value(f"{path}:{number}", f"have the form {form}", repr(line[:60]))
-        if query in order:
-            bad_value(f"{path}:{number}", "contain each query once", repr(query))
-        order[query] = documents
-    if not order:
-        bad_value(str(path), f"have lines of the form {form}", "none")
-    return order
 
 
 def _judged(data: "Dataset | None") -> "Dataset | None":

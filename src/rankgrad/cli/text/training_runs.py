@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rankgrad.cli.argument_checks import is_first
-from rankgrad.cli.text.training_lists import TEACHER_RUN, ListParts, TextLists, read_order, teacher_kind
+from rankgrad.cli.text.teacher import read_order, teacher_kind
+from rankgrad.cli.text.training_lists import TEACHER_RUN, ListParts, TextLists
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Find the folders of a recipe's data sets, and read the lists of a cell."""
+"""Find the folders of the data sets of a recipe, and read their lists."""
 
 import os
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ def missing_data(source: RecipeData, root: str | os.PathLike[str] | None = None)
     return None
 
 
-def read_cell_data(
+def read_recipe_data(
     data: str,
     *,
     binary: bool = False,
@@ -86,13 +86,13 @@ def read_cell_data(
     root: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Splits:
-    """Load the train, validation and test lists of a cell; data without a test part is an error.
+    """Load the train, validation and test lists of a data set of a recipe; data without a test part is an error.
 
     If the data has no validation part, some training lists become the validation part. With `binary`, all
     labels above 0 are set to 1.
 
     Example:
-        >>> splits = read_cell_data("synthetic:lists=30,features=12", binary=True)
+        >>> splits = read_recipe_data("synthetic:lists=30,features=12", binary=True)
         >>> sorted(set(splits.test.labels.tolist()))
         [0.0, 1.0]
     """

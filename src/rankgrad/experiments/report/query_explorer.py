@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.experiments.recipes.data_sets import read_cell_data
+from rankgrad.experiments.recipes.data_sets import read_recipe_data
 from rankgrad.experiments.statistics import over_seeds
 
 FIRST = 10  # number of documents shown per list
@@ -158,10 +158,10 @@ def _lists(
     collection = None
     for fold in dict.fromkeys(fold for folds in systems.values() for fold in folds):
         try:
-            test = read_cell_data(cell.data, binary=cell.binary, fold=fold, root=root).test
+            test = read_recipe_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
             return None, f"The data set {cell.data} was not found when the page was written; see --data-root."
-        assert test is not None  # `read_cell_data` checks it
+        assert test is not None  # `read_recipe_data` checks it
         collection = test.texts
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]
         for place, start, end in zip(where, test.offsets[:-1], test.offsets[1:], strict=True):

@@ -79,7 +79,7 @@ def run_cell(
     seconds = time.perf_counter() - began
     test: Mapping[str, float] = {}
     if trained is not None and cell.stage == "final":
-        assert splits.test is not None  # `read_cell_data` checks it
+        assert splits.test is not None  # `read_recipe_data` checks it
         test, arrays = _evaluate(cell, trained.model, splits.test)
         write_bytes(path.with_suffix(".npz"), npz_bytes(arrays))
     record = {
@@ -128,7 +128,7 @@ def _read_lists(
     """Return the lists of a cell, and the warnings about them; both are cached for the next cells of this process."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        splits = data_sets.read_cell_data(data, binary=binary, fold=fold, root=root, cache=cache)
+        splits = data_sets.read_recipe_data(data, binary=binary, fold=fold, root=root, cache=cache)
     texts = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
     return splits, tuple(dict.fromkeys(texts))
 
