@@ -47,7 +47,7 @@ def test_an_index_is_one_list():
 
 @pytest.mark.parametrize("index", [5, -6])
 def test_an_index_beyond_the_end(index):
-    with pytest.raises(IndexError, match=rf"index must be below 5, the number of lists; got {index}"):
+    with pytest.raises(IndexError, match=rf"index must be from -5 to 4, for 5 lists; got {index}"):
         DATA[index]
 
 

@@ -87,7 +87,7 @@ class Dataset:
         except TypeError:
             bad_type("index", "be an integer (use `take` for several lists)", type(index).__name__)
         if not -len(self) <= place < len(self):
-            raise IndexError(f"index must be below {len(self)}, the number of lists; got {place}")
+            raise IndexError(f"index must be from {-len(self)} to {len(self) - 1}, for {len(self)} lists; got {place}")
         place %= len(self)
         rows = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
         docids, weights = self.docids, getattr(self, "weights", None)
@@ -169,7 +169,7 @@ class Dataset:
         places = {name: place for place, name in enumerate(self.feature_names)}
         if missing := [name for name in names if name not in places]:
             more = "" if len(missing) == 1 else f" and {len(missing) - 1} more"
-            bad_value("features", f"contain {names[0]!r} to {names[-1]!r}", f"no feature {missing[0]!r}{more}")
+            bad_value("features", f"contain the {len(names)} features of the model", f"no feature {missing[0]!r}{more}")
         columns = [places[name] for name in names]
         known = self.categories or {}
         categories = {new: known[old] for new, old in enumerate(columns) if old in known} or None

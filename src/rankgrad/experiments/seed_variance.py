@@ -318,8 +318,9 @@ def pairs_of(
 def _differences(a: RunValues, b: RunValues) -> Array:
     """Return the difference of the query means, `(used queries,)`."""
     if a.queries is not None and b.queries is not None and not np.array_equal(a.queries, b.queries):
-        lacking = sorted(set(a.queries.tolist()) ^ set(b.queries.tolist())) or ["in another order"]
-        bad_value("a and b", "have the same queries", f"{lacking[0]!r} in only one of them")
+        lacking = sorted(set(a.queries.tolist()) ^ set(b.queries.tolist()))
+        got = f"{lacking[0]!r} in only one of them" if lacking else "another order"
+        bad_value("a and b", "have the same queries in the same order", got)
     if a.values.shape[1] != b.values.shape[1]:
         bad_value("a and b", "have the same queries", f"{a.values.shape[1]} and {b.values.shape[1]} queries")
     if not np.array_equal(a.used, b.used):

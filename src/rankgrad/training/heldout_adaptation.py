@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad.data import Dataset
-from rankgrad.data.splitting import HOLDOUT, held_out
+from rankgrad.data.splitting import HOLDOUT, held_out, lists_with_different_labels
 from rankgrad.errors import bad_value
 from rankgrad.losses.from_text import TextLoss
 from rankgrad.training.batch_loading import Batch, DeviceData, StreamedData
@@ -35,7 +35,11 @@ def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray
     """Return the indices of the training lists and of the held-out lists."""
     kept, heldout = held_out(data, HOLDOUT, seed)
     if not len(heldout):
-        bad_value("data", "have at least 3 lists in which labels differ, because some are held out", len(data))
+        bad_value(
+            "data",
+            "have at least 3 lists in which labels differ, because some are held out",
+            len(lists_with_different_labels(data)),
+        )
     return kept, heldout
 
 
