@@ -69,6 +69,7 @@ def build(docs: Path) -> None:
     drawn[ARCHITECTURE] = architecture.picture()
     drawn[f"figures/{empty_lists.PICTURE}.svg"] = empty_lists.picture()
     drawn[f"figures/{calibration.PICTURE}.svg"] = calibration.picture()
+    drawn[f"figures/{columns.PICTURE}.svg"] = columns.picture()
     made = page_texts(when) | drawn
     for path, text in made.items():
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +128,8 @@ def check(docs: Path) -> list[str]:
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
-    names = (*learndcg.PICTURES, *learned_loss.PICTURES, *importance.PICTURES, empty_lists.PICTURE, calibration.PICTURE)
+    names = (*learndcg.PICTURES, *learned_loss.PICTURES, *importance.PICTURES, empty_lists.PICTURE)
+    names = (*names, calibration.PICTURE, columns.PICTURE)
     pictures += [f"figures/{name}.svg" for name in names]
     for path in pictures:
         if not (docs / path).exists():

@@ -33,7 +33,14 @@ ALSO = {
 CONTENTS = {
     "losses/README.md": ("*",),
     "guides/index.md": (
-        *("*", "Choosing a loss <../which-loss>", "Data <../data>", "The estimator <../ranker>", "Trees <../trees>"),
+        *(
+            "Installation <../install>",
+            "*",
+            "Choosing a loss <../which-loss>",
+            "Data <../data>",
+            "The estimator <../ranker>",
+            "Trees <../trees>",
+        ),
         *("Auto <../auto>", "Text <../text>", "Explaining a model <../importance>", "Your own loop <../own-loop>"),
         *(
             "Kinds of rankers <../models>",

@@ -134,9 +134,9 @@ def one_argument(scores):
     ("loss", "message"),
     [
         (two_values, r"list: shape \(\) for scores of shape \((\d+),\); got shape \(\1,\) from own:.*two_values"),
-        (lambda scores, labels, mask: scores, r"per list: shape \(8,\), or \(\) for their mean, for scores of"),
+        (lambda scores, labels, mask: scores, r"per list: shape \(8,\), or \(\) for the mean, for scores of"),
         (lambda scores, labels, offsets: scores.sum(), r"value per list: shape \(8,\) for .*; got shape \(\)"),
-        (no_graph, "differentiable with respect to the scores; got values without a graph from own:.*no_graph"),
+        (no_graph, "differentiable with respect to the scores; got values without a gradient from own:.*no_graph"),
         (no_tensor, "loss must return a tensor; got float from own:.*no_tensor"),
         (one_argument, r"loss must be a function of \(scores, labels\), .*; got .*one_argument\(scores\)"),
         (rg.losses.LearnDCG, r"loss must be an object or a function, such as LearnDCG\(\); got the class LearnDCG"),

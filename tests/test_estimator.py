@@ -350,7 +350,7 @@ def test_the_first_of_several_sets_chooses():
         ({"eval_set": (XV[:, :2], YV), "eval_qid": QV}, "eval_set: X has 2 features"),
         (
             {"eval_set": [(XV, YV)], "eval_qid": [QV, QV]},
-            "eval_qid or eval_group must be given for each of 1 sets; got 2",
+            r"eval_qid or eval_group must have one entry per set of eval_set \(1\); got 2",
         ),
     ],
 )
@@ -479,7 +479,7 @@ def test_grid_search_with_groups(routing):
     np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
 
 
-ROUTING = r"call sklearn.set_config\(enable_metadata_routing=True\), and set_fit_request\(qid=True\)"
+ROUTING = r"call sklearn.set_config\(enable_metadata_routing=True\), and call set_fit_request\(qid=True\)"
 
 
 @pytest.mark.parametrize("told", [{"qid": QID}, {}], ids=["qid", "no qid"])
@@ -500,7 +500,7 @@ def test_a_search_without_routing_is_an_error_and_not_nan(kind, told, fitted):
 def test_a_pipeline_in_a_search_without_routing_is_reported():
     pipeline = make_pipeline(StandardScaler(), quick())
     search = GridSearchCV(pipeline, {"ranker__lr": [0.1]}, cv=GroupKFold(2))
-    with pytest.warns(UserWarning, match=rf"^scikit-learn must pass qid to score; got no qid, [^\n]*{ROUTING}"):
+    with pytest.warns(UserWarning, match=rf"^scikit-learn must pass qid to score [^\n]*{ROUTING}[^\n]*; got no qid, "):
         search.fit(X, Y, groups=QID, ranker__qid=QID)
 
 
@@ -538,3 +538,12 @@ def test_the_defaults_are_good_on_real_data(chosen_by):
     extra = {} if chosen_by == "holdout" else {"eval_set": (part.features, part.labels), "eval_qid": part.row_qids}
     ranker = Ranker().fit(data.train.features, data.train.labels, qid=data.train.row_qids, **extra)
     assert float(ndcg(ranker.predict(test.features), test.labels, offsets=test.offsets, k=10, empty="one")) > 0.75
+
+
+def test_labels_of_text_are_told_to_be_mapped():
+    texts = np.resize(["bad", "good"], len(Y))
+    must = r"y must be numbers \(map grades such as 'bad' to 0, 1, 2, ...\); got texts"
+    series = pytest.importorskip("pandas").Series(texts)
+    for y in (texts, [*texts], texts.astype(object), series, series.astype("category")):
+        with pytest.raises(ValueError, match=must):
+            quick().fit(X, y, qid=QID)

@@ -304,3 +304,12 @@ def test_help_is_quick():
     program = "import sys; from rankgrad.cli import app; app(['--help'], standalone_mode=False)"
     assert min(run("-c", program)[0] for _ in range(3)) < 1.5
     assert heavy_after(program.partition("; ")[2], also={"torch"}, first="os") == []
+
+
+def test_a_class_name_occurs_once():
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}

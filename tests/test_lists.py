@@ -1,5 +1,6 @@
 """The two layouts, going between them, reductions, and what is said about bad ones."""
 
+import importlib.util
 import math
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankgrad import losses
+from rankgrad import losses, metrics
 from rankgrad.lists import as_lists, compute_dtype, reduce, to_flat, to_padded, values_are_cheap
 
 lengths_of_lists = st.lists(st.integers(0, 5), max_size=6)
@@ -219,3 +220,43 @@ def test_losses_that_sum_over_documents_make_no_padding(name, monkeypatch):
     assert values[0].item() == pytest.approx(alone.item(), rel=1e-6)
     assert values.shape == (20_001,)
     assert scores.grad.isfinite().all()
+
+
+def series_of(values):
+    """Series of pandas whose index does not contain 0, with several dtypes, and series of polars."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    index = range(len(values) + 3, 3, -1)
+    yield pl.Series(values)
+    for dtype in (None, "Int64", "float32", "Float64", "int64[pyarrow]"):
+        if dtype != "int64[pyarrow]" or importlib.util.find_spec("pyarrow"):
+            yield pd.Series(values, index=index, dtype=dtype)
+
+
+def test_series_are_read_by_position():
+    every = map(series_of, ([1, 3, 2], [0, 1, 2], [2, 1, 1], [0, 1, 3]))
+    for scores, labels, weights, offsets in zip(*every, strict=True):
+        expected = as_lists([1, 3, 2], [0, 1, 2], weights=[2, 1, 1]).given
+        found = as_lists(scores, labels, weights=weights).given
+        for one, other in zip(found, expected, strict=True):
+            assert (one is None and other is None) or one.tolist() == other.tolist()
+        if "float" not in str(offsets.dtype).lower():
+            assert as_lists(scores, labels, offsets=offsets).given.offsets.tolist() == [0, 1, 3]
+    mask = next(iter(series_of([1, 0, 1]))) > 0
+    assert as_lists([1.0, 2.0, 3.0], [0, 1, 0], mask=mask).mask.tolist() == [True, False, True]
+    for flags in (mask, mask.to_pandas()):
+        assert as_lists([1.0, 2.0, 3.0], flags).labels.tolist() == [1, 0, 1]
+
+
+def test_series_work_in_losses_and_metrics():
+    expected = float(losses.softmax([1.0, 3.0, 2.0], [0, 1, 2]))
+    for scores, labels in zip(series_of([1.0, 3.0, 2.0]), series_of([0, 1, 2]), strict=True):
+        assert float(losses.softmax(scores, labels)) == pytest.approx(expected)
+        assert losses.gumbel(losses.softmax, seed=0)(scores, labels) > 0
+        assert metrics.rr(scores, labels) == 1
+
+
+def test_series_of_text_are_told():
+    pd = pytest.importorskip("pandas")
+    for values in (["a", "b"], [1, None]):
+        with pytest.raises(TypeError, match="labels must be a tensor or an array of numbers; got"):
+            as_lists([1.0, 2.0], pd.Series(values, index=[4, 5], dtype=object))

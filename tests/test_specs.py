@@ -50,7 +50,11 @@ WRONG = [
     (LOSS, "bce+0.5*lambdaloss:sigma=x", "sigma of lambdaloss must be a finite number; got 'x'"),
     (LOSS, "bce+learndcg:adapt=heldout", "adapt must be 'joint' with a weighted sum; got 'heldout'"),
     (LOSS, "lambdaloss(sigma=" + "(" * 9 + ")" * 9 + ")", "loss must have at most 8 nested brackets"),
-    (LOSS, "relaxed@5:metric=AP@3,operator=neural_sort", "loss must contain k only once; got 'relaxed@5' with AP@3"),
+    (
+        LOSS,
+        "relaxed@5:metric=AP@3,operator=neural_sort",
+        "loss must contain k only once; got 'relaxed@5' with metric=AP@3",
+    ),
     (LOSS, "relaxed(metric=nDCG(gain=x)@3,operator=neural_sort)", "gain must be one of 'exp', 'linear'; got"),
     (LOSS, "relaxed:metric=AP,operator=neural_sort(tau=1)", "option must be an option of neural_sort"),
     (rankers.parse_ranker, "mlp:widths=abc", "widths must be an integer, at least 1; got 'abc'"),

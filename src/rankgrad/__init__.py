@@ -50,7 +50,7 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """Load and return a public object. Type checkers do not see this function, so they report unknown names."""
+        """Load a public object of `rankgrad` on first use. Type checkers do not see this function."""
         if name in _MEMBERS:
             return getattr(importlib.import_module(_MEMBERS[name]), name)
         if name in __all__:

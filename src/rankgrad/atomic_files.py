@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 HASH = "sha256"  # key of the hash in a JSON file, and in the facts of a safetensors file
-_FIX = "restore it from a copy, or create it again"
+_FIX = "restore the file from a copy, or create it again"
 # Temporary names: `.name.host.process.random`, which `aside` returns, and `.name.process` of version 0.1.
 _LEFTOVER = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{32}(\.old)?|\..+\.\d+")
 _LENGTH = 40  # maximum length of the name and of the host in a temporary name; file systems allow 255 bytes
@@ -30,7 +30,7 @@ _open: set[Path] = set()  # temporary files of this process
 
 
 def aside(path: Path) -> Path:
-    """Return the path of a temporary file with a random name, in the folder that contains `path`."""
+    """Return the path of a temporary file for an atomic write of `path`: a random name in the same folder."""
     return path.with_name(f".{path.name[:_LENGTH]}.{_host()}.{os.getpid()}.{secrets.token_hex(16)}")
 
 
@@ -106,7 +106,7 @@ def writing_output(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Replace the file name in a system error of the `with` block (such as a full disk) by this path."""
+    """Set the file name of each system error in the `with` block to `path`, instead of a temporary name."""
     try:
         yield
     except OSError as error:
@@ -116,9 +116,9 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def open_to_append(path: Path, length: int | None = None) -> BinaryIO:
-    """Open a file for appending; a symbolic link is an error. If `length` is given, first cut it to `length` bytes."""
+    """Open an output file for appending, and cut the file to `length` bytes if given. A symbolic link is an error."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise ValueError(f"{path} must be a plain file; got a link or a device: remove it")
+        raise ValueError(f"{path} must be a plain file (remove the link or device first); got a link or a device")
     with naming(path):
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK, 0o666), "ab")
         if length is not None:
@@ -130,8 +130,8 @@ def check_plain(folder: Path) -> None:
     """Check that an output folder contains no symbolic link."""
     for path in folder.iterdir():
         if path.is_symlink():
-            must = "not be a symbolic link, because a run would write to the target of the link"
-            raise ValueError(f"{path} must {must}; got a symbolic link: remove it")
+            must = "not be a symbolic link, because a run would write to the target of the link (remove the link first)"
+            raise ValueError(f"{path} must {must}; got a symbolic link")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -141,28 +141,31 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
-    """Write JSON with one key per line; NaN is an error. With `seal`, also write a hash, which `read_json` checks."""
+    """Write a JSON file atomically, with one key per line; NaN is an error.
+
+    With `seal`, the file also contains a hash, which `read_json` checks.
+    """
     if seal:
         value = {**value, HASH: _hash_of_json(json.loads(json.dumps(value, allow_nan=False)))}
     write_bytes(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the dictionary in a JSON file, without the hash. If the file is damaged, the error names the file."""
+    """Read a JSON file, check its hash, and return its dictionary without the hash. Errors contain the path."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} must be JSON; got the error {error}: {_FIX}") from error
+        raise ValueError(f"{path} must be JSON ({_FIX}); got the error {error}") from error
     if not isinstance(value, dict):
-        raise ValueError(f"{path} must be a JSON object; got a {type(value).__name__}: {_FIX}")
+        raise ValueError(f"{path} must be a JSON object ({_FIX}); got a {type(value).__name__}")
     if (known := value.pop(HASH, None)) is not None and known != _hash_of_json(value):
-        edited = f'if you edited it by hand, delete the key "{HASH}"'
-        raise ValueError(f"{path} must be unchanged since it was written; got different content: {_FIX}; {edited}")
+        fix = f'if you edited the file by hand, delete the key "{HASH}"; otherwise {_FIX}'
+        raise ValueError(f"{path} must be unchanged since it was written ({fix}); got different content")
     return value
 
 
 def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any] | None = None) -> None:
-    """Write a safetensors file. The header contains `facts` as JSON, and a hash of tensors and facts."""
+    """Write a safetensors file atomically. Its header contains `facts` as JSON, and a hash of tensors and facts."""
     from safetensors.torch import save
 
     kept: dict[str, Tensor] = {}
@@ -178,11 +181,11 @@ def write_tensors(path: Path, tensors: dict[str, "Tensor"], facts: dict[str, Any
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """Return the tensors and the facts of a safetensors file. Reading such a file never runs code."""
+    """Read a safetensors file, check its hash, and return its tensors and facts. No code in the file is run."""
     from safetensors import SafetensorError, safe_open
 
     def damaged(got: object) -> NoReturn:
-        raise ValueError(f"{path} must be a complete, unchanged safetensors file; got {got}: {_FIX}")
+        raise ValueError(f"{path} must be a complete, unchanged safetensors file ({_FIX}); got {got}")
 
     try:
         with safe_open(path, framework="pt") as file:

@@ -18,7 +18,7 @@ from rankgrad.estimator_base import RowRanker, row_weights
 from rankgrad.models.auto.final_model import AutoResult, FinalSettings
 from rankgrad.models.auto.leaderboard import progress_line
 from rankgrad.models.auto.run import run_search
-from rankgrad.models.auto.search import FOLDS, Entry, Search, SearchSettings
+from rankgrad.models.auto.search import FOLDS, AutoSearch, Entry, SearchSettings
 from rankgrad.models.auto.stored_lists import joined
 from rankgrad.models.registry import load
 from rankgrad.parallel.process_pool import Pool, Runner, run_in_this_process
@@ -36,14 +36,14 @@ class AutoRanker(RowRanker):
         metric: spec of the metric that chooses the candidates and the ensemble.
         folds: number of folds; each candidate has one model per fold.
         single: True to return one model that is trained on all lists, instead of an ensemble.
-        max_latency: largest latency of the ensemble, in milliseconds per 100 documents on one core; None for no limit.
+        max_latency: maximum latency of the ensemble, in milliseconds per 100 documents on one core; None for no limit.
         distil: `"mlp"` or `"lightgbm"`, to return a student that is trained on scores of the ensemble; None for none.
         memory: number of gigabytes that all trainings may use together; None for no limit.
         jobs: number of processes; 1 to train in this process. With more processes, a script must call `fit` inside
             `if __name__ == "__main__":`, because the other processes import the script.
         seed: random seed of the folds, of random candidates and of the trainings.
         missing: treatment of NaN in X by networks: `"error"`, `"zero"`, `"mean"` or `"indicator"`, as in
-            `rankgrad.Ranker`. With `"error"`, trees also reject NaN. With the other values, trees accept NaN.
+            `rankgrad.Ranker`; None means `"mean"` if X of `fit` contains NaN. Trees accept NaN, except with `"error"`.
         categorical: names or positions of categorical columns, as in `rankgrad.Ranker`.
         out: folder for the search; `fit` resumes a stopped search in this folder. None for a temporary folder.
         verbose: True to print each finished training.
@@ -60,6 +60,8 @@ class AutoRanker(RowRanker):
         ((200,), True, 2)
     """
 
+    _eval_set_use = "is added to the training lists"
+
     def __init__(
         self,
         minutes: float = 10.0,
@@ -73,7 +75,7 @@ class AutoRanker(RowRanker):
         memory: float | None = None,
         jobs: int = 1,
         seed: int = 0,
-        missing: str = "error",
+        missing: str | None = None,
         categorical: Sequence[Any] | None = None,
         out: str | os.PathLike[str] | None = None,
         verbose: bool = False,
@@ -105,7 +107,7 @@ class AutoRanker(RowRanker):
         eval_qid: Any = None,
         eval_group: Any = None,
     ) -> "AutoRanker":
-        """Search for the best ranker on labelled lists.
+        """Fit the estimator: search for the best ranker for labelled lists.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
@@ -130,7 +132,7 @@ class AutoRanker(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model as a folder of JSON and weights, which `rankgrad.models.load` and all commands read.
+        """Write the model that the search found as a folder, which `rankgrad.models.load` and all commands read.
 
         Args:
             folder: folder to write.
@@ -150,13 +152,14 @@ class AutoRanker(RowRanker):
         ranker = cls()
         ranker.model_ = load(folder)
         ranker.n_features_in_, ranker.categories_ = ranker.model_.features, ranker.model_.categories
-        ranker.missing = "mean" if ranker.model_.takes_missing else "error"
         if ranker.model_.feature_names is not None:
             ranker.feature_names_in_ = np.array(ranker.model_.feature_names, dtype=object)
         return ranker
 
     @property
     def _takes_nan(self) -> bool:  # type: ignore[override]
+        if self.missing is None and hasattr(self, "model_"):
+            return self.model_.takes_missing
         return self.missing != "error"
 
     def _take(self, result: AutoResult) -> None:
@@ -179,7 +182,7 @@ class AutoRanker(RowRanker):
         check_number("max_latency", self.max_latency, optional=True)
         return None if self.max_latency is None else self.max_latency / 1e3
 
-    def _told(self, search: Search, entry: Entry) -> None:
+    def _told(self, search: AutoSearch, entry: Entry) -> None:
         if self.verbose:
             print(progress_line(search, entry))
 

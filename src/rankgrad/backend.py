@@ -54,14 +54,14 @@ def current() -> str:
 
 
 def native() -> bool:
-    """Return True if the C++ module for eager calls on a GPU may be built and used; the default is False."""
+    """Return True if `backend` or `RANKGRAD_NATIVE` allows the C++ module that launches the kernels of eager calls."""
     chosen = _native.get()
     return _native_by_default() if chosen is None else chosen
 
 
 @lru_cache(maxsize=1)
 def _native_by_default() -> bool:
-    """Return the value of `RANKGRAD_NATIVE`. The variable is read only once, because each eager call needs it."""
+    """Return the value of `RANKGRAD_NATIVE`. The variable is read once, because each eager call needs the value."""
     wanted = os.environ.get("RANKGRAD_NATIVE") or "0"
     one_of("RANKGRAD_NATIVE", wanted, ("0", "1"))
     return wanted == "1"

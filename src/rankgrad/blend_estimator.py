@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from rankgrad.data.dataset import Categories
+from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.estimator import Ranker
 from rankgrad.estimator_base import RowRanker, row_weights
 from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
 from rankgrad.models.calibration import read_calibration, write_calibration
-from rankgrad.models.folder import CONFIG, read_config
+from rankgrad.models.folder import CONFIG, check_no_run, read_config
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.trees import TreeRanker
 from rankgrad.trees.model import KIND as TREES
 
 
 def blend(rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> "Blend":
-    """Return an estimator that blends fitted rankers. Fit it on lists on which no ranker was trained.
+    """Return an estimator that blends fitted rankers. Fit this estimator on lists on which no ranker was trained.
 
     Args:
         rankers: fitted rankers (`rankgrad.Ranker`, `TreeRanker` or blends), or other fitted estimators whose `predict`
@@ -58,14 +59,15 @@ class Blend(RowRanker):
         return all(_takes_nan(ranker) for ranker in self.rankers)
 
     def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
-        """Fit the weights on labelled lists; the rankers are not changed. Arguments are as in `rankgrad.Ranker.fit`."""
+        """Fit the weights of a blend on labelled lists. The rankers do not change. For arguments, see `Ranker.fit`."""
         loss = check_blend_loss(self.loss, self.even)
         if not self.rankers:
             bad_value("rankers", "contain at least one ranker", "none")
         for ranker in self.rankers:
             _check_ranker(ranker)
         self.__dict__.pop("model_", None)
-        data, rows = self._lists(X, y, qid, group, reset=True)
+        data, rows = super()._lists(X, y, qid, group, reset=True)
+        data = _with_caller(data, X, rows)
         weights = None
         if sample_weight is not None:
             if not loss.takes_weights:
@@ -75,15 +77,16 @@ class Blend(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder with `config.json` and one folder per ranker, which the ranker's `save` writes.
+        """Write the blend as a folder with `config.json` and one folder per ranker, which the ranker's `save` writes.
 
         A blend with estimators that are not rankers of rankgrad cannot be saved, because the folder must not contain
         code. Use `joblib` for such a blend.
         """
         check_is_fitted(self)
         if others := self._others():
-            must = "all be rankers of rankgrad to be saved (joblib.dump can write other estimators)"
+            must = "all be rankers of rankgrad if the blend is saved (joblib.dump can write other estimators)"
             bad_value("rankers", must, ", ".join(others))
+        check_no_run(folder)
         folder = Path(folder)
         for place, ranker in enumerate(self.rankers, 1):
             ranker.save(folder / f"part-{place}")
@@ -110,18 +113,33 @@ class Blend(RowRanker):
         return made
 
     def _find_categories(self, X: Any) -> Categories | None:
-        """Return the categories of the rankers, which are already fitted."""
-        return next((ranker.categories_ for ranker in self.rankers if isinstance(ranker, RowRanker)), None)
+        """Return the categories of the fitted rankers in the blend, or of X if all rankers are other estimators."""
+        ours = [ranker for ranker in self.rankers if isinstance(ranker, RowRanker)]
+        return ours[0].categories_ if ours else super()._find_categories(X)
+
+    def _lists(self, X: Any, *labels: Any, **options: Any) -> tuple[Dataset, NDArray[np.int64]]:
+        data, rows = super()._lists(X, *labels, **options)
+        return _with_caller(data, X, rows), rows
+
+    def _checked(self, X: Any) -> Any:
+        checked = super()._checked(X)
+        return _rows_of_caller(checked, X, np.arange(len(checked))) if isinstance(checked, np.ndarray) else checked
+
+    def _grouped(self, X: Any, *lists: Any) -> tuple[Dataset, NDArray[np.int64]]:
+        data, rows = super()._grouped(X, *lists)
+        return (_with_caller(data, X.caller, rows) if isinstance(X, CallerRows) else data), rows
 
     def _models(self) -> list[TrainedModel]:
         names = getattr(self, "feature_names_in_", None)
         return [
-            ranker.model_ if isinstance(ranker, RowRanker) else EstimatorModel(ranker, self.n_features_in_, names)
+            ranker.model_
+            if isinstance(ranker, RowRanker)
+            else EstimatorModel(ranker, self.n_features_in_, names, self.categories_)
             for ranker in self.rankers
         ]
 
     def _others(self) -> list[str]:
-        """Return the class names of estimators that are not rankers of rankgrad; include those in nested blends."""
+        """Return the class names of estimators in a blend, also nested, that are not rankers of rankgrad."""
         found = []
         for ranker in self.rankers:
             found += ranker._others() if isinstance(ranker, Blend) else []
@@ -138,55 +156,95 @@ class Blend(RowRanker):
         return Blend(self.rankers, loss=self.loss, even=self.even)  # the rankers are parameters, and stay fitted
 
 
+class CallerRows(np.ndarray[Any, np.dtype[np.float32]]):
+    """Features of documents that remember the X that the caller of a blend passed. A copy or a part does not remember.
+
+    `caller` is X, and `order` contains the row in X of each document. Other estimators of the blend receive X itself,
+    because its categories are not encoded.
+    """
+
+    caller: Any = None
+    order: NDArray[np.int64]
+
+
+def _rows_of_caller(features: NDArray[np.float32], X: Any, order: NDArray[np.int64]) -> CallerRows:
+    rows = features.view(CallerRows)
+    rows.caller, rows.order = X, order
+    return rows
+
+
+def _with_caller(data: Dataset, X: Any, order: NDArray[np.int64]) -> Dataset:
+    """Return the lists of a blend with features that remember X; sparse features do not change."""
+    if not isinstance(data.features, np.ndarray):
+        return data
+    return replace(data, features=_rows_of_caller(data.features, X, order))
+
+
 class EstimatorModel(TrainedModel):
-    """Fitted estimator that is not a ranker of rankgrad; its predictions are the scores.
+    """Model of a blend that is not a ranker of rankgrad: an estimator whose predictions are the scores.
 
     Args:
         estimator: fitted estimator; `predict` returns one number per row.
         features: number of features; used only if the estimator has no `n_features_in_`.
         names: names of the features that `score` receives; None if unknown.
+        categories: categories of the categorical features that `score` receives; None if there are no such features.
     """
 
-    def __init__(self, estimator: Any, features: int, names: NDArray[Any] | None = None) -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        features: int,
+        names: NDArray[Any] | None = None,
+        categories: Categories | None = None,
+    ) -> None:
         self.estimator, self.settings, self.metrics, self.history = estimator, {}, {}, []
-        self.features = int(getattr(estimator, "n_features_in_", features))
+        self.features, self.categories = int(getattr(estimator, "n_features_in_", features)), categories
         self._names = getattr(estimator, "feature_names_in_", None)  # None if it was not fitted on a data frame
         if self._names is not None and names is not None and self._names.tolist() != names.tolist():
             must = f"have the features of X, {', '.join(map(str, names))}"
             bad_value(type(estimator).__name__, must, ", ".join(map(str, self._names)))
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """Return one score per document, `(documents,)`.
+        """Return the predictions of the estimator as scores, `(documents,)`.
 
         Args:
             features: features of the documents, `(documents, f)`.
             offsets: ignored, because a prediction depends on one row only.
         """
+        caller: Any = getattr(features, "caller", None)
+        if self._names is not None and hasattr(caller, "columns"):
+            X = caller.select([*self._names]) if hasattr(caller, "select") else caller[[*self._names]]
+            return self._predict(X)[features.order]
+        if self.categories:
+            name = type(self.estimator).__name__
+            must = f"be the rows of a data frame for {name}, which has categorical columns"
+            bad_value("X", must, "encoded or changed rows")
         X = np.asarray(features)
         if self._names is not None:
             import pandas as pd
 
             X = pd.DataFrame(X, columns=self._names)
-        scores = np.asarray(self.estimator.predict(X))
-        if scores.shape != (len(features),) or scores.dtype.kind not in "fiub":
-            got = f"{scores.dtype} of shape {scores.shape}"
-            bad_value(
-                f"predict of {type(self.estimator).__name__}", f"return {len(features)} numbers, one per row", got
-            )
+        return self._predict(X)
+
+    def _predict(self, X: Any) -> NDArray[np.float32]:
+        scores, name = np.asarray(self.estimator.predict(X)), type(self.estimator).__name__
+        if scores.shape != (len(X),) or scores.dtype.kind not in "fiub":
+            got = f"an array of {scores.dtype} with the shape {scores.shape}"
+            bad_value(f"predict of {name}", f"return {len(X)} numbers, one per row", got)
         return scores.astype(np.float32)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Raise an error, because a folder of a model must not contain code.
+        """Raise an error, because the folder of a blend must not contain the code of other estimators.
 
         Args:
             folder: folder of the model.
         """
-        must = "be a ranker of rankgrad to be saved (joblib.dump can write other estimators)"
+        must = "be a ranker of rankgrad if it is saved (joblib.dump can write other estimators)"
         bad_value("model", must, type(self.estimator).__name__)
 
 
 def _check_ranker(ranker: Any) -> None:
-    """Check that an object is a fitted estimator with `predict`."""
+    """Check that a ranker of a blend is a fitted estimator with `predict`."""
     if isinstance(ranker, type) or not callable(getattr(ranker, "predict", None)):
         got = ranker.__name__ if isinstance(ranker, type) else type(ranker).__name__
         bad_type("rankers", "be fitted rankers, or fitted estimators with a method predict", got)

@@ -60,7 +60,7 @@ def own_copy(what: str, part: Any) -> Any:
     except Exception as error:
         got = str(error).strip().partition("\n")[0]
         raise TypeError(
-            f"{what} must be an object that can be copied; got {describe(part)} with the error {got}"
+            f"{what} must be an object that can be copied; got {describe(part)}, and the copy raised the error {got}"
         ) from error
 
 
@@ -78,7 +78,7 @@ class CallSignature:
         self.any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known)
 
     def fits(self, positional: int, *names: str) -> bool:
-        """Return True if the callable accepts this number of positional arguments and these keywords.
+        """Return True if the custom callable accepts this number of positional arguments and these keywords.
 
         Args:
             positional: number of positional arguments.

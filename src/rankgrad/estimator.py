@@ -175,7 +175,7 @@ class Ranker(RowRanker):
             check_is_fitted(init_model)
             init_model = init_model.model_
         self.__dict__.pop("model_", None)  # after an error below, nothing of an earlier fit remains
-        data, rows = self._lists(X, y, qid, group, reset=True)
+        data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
         if weights is not None and not (loss := as_loss(settings.loss)).takes_weights:
             bad_value("sample_weight", f"be None for {loss}, which takes no weights", "weights")
@@ -187,7 +187,7 @@ class Ranker(RowRanker):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model as a folder of safetensors and JSON, which `load` and `rankgrad predict` read.
+        """Write the neural model as a folder of safetensors and JSON files, which `load` and `rankgrad predict` read.
 
         Args:
             folder: folder to write.
@@ -207,10 +207,10 @@ class Ranker(RowRanker):
         loss: Any = None,
         metric: Any = None,
     ) -> "Ranker":
-        """Load a fitted ranker from a folder that `save` or `rankgrad train` wrote.
+        """Load a fitted neural ranker from a folder that `save` or `rankgrad train` wrote.
 
-        Nothing in the folder is run, imported or unpickled. Therefore, the caller must pass custom objects again: a
-        custom network always, a custom loss or metric only if `fit` will be called again.
+        Nothing in the folder is run, imported or unpickled. Therefore, the caller must pass a custom network
+        again. A custom loss or metric is needed only if `fit` will be called again.
 
         Args:
             folder: folder of the model.
@@ -221,8 +221,8 @@ class Ranker(RowRanker):
         if (kind := read_config(Path(folder)).get("kind")) is not None:
             bad_value(
                 str(folder),
-                "contain a neural model",
-                f"a model of kind {kind!r}: use `load` of the class for this kind",
+                "contain a neural model (`rankgrad.models.load` loads all kinds)",
+                f"a model of kind {kind!r}",
             )
         trained = Model.load(folder, device, model)
         try:
@@ -245,9 +245,10 @@ class Ranker(RowRanker):
 
     def _take(self, model: Model) -> None:
         self.model_, self.history_, self.best_epoch_ = model, model.history, model.metrics.get("epoch")
+        self.categories_ = model.categories  # with `init_model`, these are not the categories of X
 
     def _settings(self) -> Settings:
-        """Return the checked settings of a run."""
+        """Check the parameters of the neural estimator, and return them as settings of a training run."""
         given = {name: getattr(self, name) for name in Settings.names()}
         # A search may set NumPy numbers, which cannot be written as JSON.
         settings = Settings.of({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
@@ -267,7 +268,7 @@ class Ranker(RowRanker):
         return self.model_.score(X, np.append(np.arange(0, X.shape[0], rows_per_block(X, _ROWS)), X.shape[0]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle. The tensors are on the CPU: a machine without a GPU can load them."""
+        """Return the state of a neural estimator for pickle. Tensors are on the CPU, for machines without a GPU."""
         state = super().__getstate__()
         if (model := state.get("model_")) is None or model.device.type == "cpu":
             return state
@@ -275,7 +276,7 @@ class Ranker(RowRanker):
 
 
 def _history(log: Path) -> list[dict[str, Any]]:
-    """Return the rows of a training log. Reading stops at an incomplete line, which a killed run may leave."""
+    """Read `history_` from the log of a neural run. Reading stops at an incomplete line, left by a killed run."""
     rows = []
     for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
         try:

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset, from_arrays
 from rankgrad.data.dataset import Categories
-from rankgrad.data.frame_categories import encode_categories, fit_categories
+from rankgrad.data.frame_categories import check_labels, column_names, encode_categories, fit_categories
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import some
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from rankgrad.models.explanation import ListExplanation
     from rankgrad.models.feature_importance import FeatureImportance
 
-_NO_SCORE = "scikit-learn must pass qid to score; got no qid, because metadata routing is not enabled"
 _ROUTING = (
     "call sklearn.set_config(enable_metadata_routing=True), "
-    "and set_fit_request(qid=True) and set_score_request(qid=True) of the ranker"
+    "and call set_fit_request(qid=True) and set_score_request(qid=True) of the ranker"
 )
+_NO_SCORE = f"scikit-learn must pass qid to score ({_ROUTING}); got no qid, because metadata routing is not enabled"
 ESTIMATOR = "estimator.json"  # file in the folder of the model, with values that only the estimator has
 
 
@@ -55,12 +56,13 @@ class RowRanker(BaseEstimator):
     holdout: float
     categories_: Categories | None = None  # categories of the categorical columns, by column
     _takes_nan = False  # True if X may contain NaN for missing values
+    _eval_set_use = "selects the epoch"  # effect of the first evaluation set, for a warning
 
     def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
         """Return one score per row, in the order of the rows. Only scores of the same list can be compared.
 
         Args:
-            X: features, `(rows, f)`, as in `fit`; also a sparse matrix of SciPy.
+            X: features, `(rows, f)`, as in `fit`; or a sparse matrix of SciPy.
             qid, group: the lists, as in `fit`. They are needed only if a score depends on the other documents of the
                 list, as with the ranker `context_aware`, the preprocessing `standardise_per_query` and a blend.
         """
@@ -84,7 +86,7 @@ class RowRanker(BaseEstimator):
         target: str = "binary",
         threshold: float = 0.0,
     ) -> "RowRanker":
-        """Fit functions that convert scores to probabilities on held-out lists, and return the estimator.
+        """Calibrate the estimator: fit functions from scores to probabilities on held-out lists. Return the estimator.
 
         `predict` and the order of the documents do not change; `predict_proba` and `predict_calibrated` become
         available.
@@ -126,7 +128,7 @@ class RowRanker(BaseEstimator):
         return calibration_of(self.model_).probabilities(self.predict(X, qid, group))
 
     def score(self, X: Any, y: Any, qid: Any = None, group: Any = None, sample_weight: Any = None) -> float:
-        """Return the mean nDCG@10 (gain 2^y - 1); the value of a list without a relevant document is 0.
+        """Return the mean nDCG@10 of the estimator (gain 2^y - 1). A list without a relevant document has the value 0.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
@@ -136,7 +138,7 @@ class RowRanker(BaseEstimator):
         check_is_fitted(self)
         if qid is None and group is None and _is_scikit_learn(sys._getframe(1)):
             # A search catches the error below, and continues with NaN as the score.
-            warnings.warn(f"{_NO_SCORE}; {_ROUTING}", stacklevel=2)
+            warnings.warn(_NO_SCORE, stacklevel=2)
         data, rows = self._lists(X, y, qid, group, reset=False)
         scores = self.model_.score(data.features, data.offsets)
         values = ndcg(scores, data.labels, offsets=data.offsets, k=10, reduction="none").cpu().numpy()
@@ -147,13 +149,13 @@ class RowRanker(BaseEstimator):
         return float(np.average(values, weights=sums / np.maximum(data.lengths, 1)))
 
     def _keep(self, folder: Path) -> None:
-        """Write `estimator.json`: the values of the estimator that the model does not have."""
+        """Write `estimator.json`, which contains the values of the estimator that the model does not have."""
         names = getattr(self, "feature_names_in_", None)
         known = {"feature_names": None if names is None else names.tolist(), "holdout": float(self.holdout)}
         write_json(folder / ESTIMATOR, known, seal=True)
 
     def _take_kept(self, folder: Path) -> None:
-        """Read the calibration and `estimator.json`. This file is missing if a command trained the model."""
+        """Read the calibration and `estimator.json`. If a command trained the model, there is no `estimator.json`."""
         self.model_.calibration = read_calibration(folder)
         path = folder / ESTIMATOR
         known = read_json(path) if path.is_file() else {}
@@ -235,19 +237,29 @@ class RowRanker(BaseEstimator):
             qid, group: the lists, as in `fit`.
             query: query id of the list.
             documents: positions of two documents in the list, from 1; None for the documents with ranks 1 and 2.
-            metric: spec or object of the metric. The explanation has the loss of this metric if one feature is
-                replaced by its mean in the list.
+            metric: spec or object of the metric. For each feature, the explanation has the decrease of this metric if
+                the feature is replaced by its mean in the list. A category is replaced by a missing value.
         """
         check_is_fitted(self)
         data = self._lists(X, y, qid, group, reset=False)[0]
         found: ListExplanation = self.model_.explain(data, query, documents, metric=metric)
         return found
 
-    def _lists(self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool) -> tuple[Dataset, NDArray[np.int64]]:
-        """Group the rows into lists. Return the lists, and the original row number of each document."""
+    def _lists(
+        self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool, init_model: Any = None
+    ) -> tuple[Dataset, NDArray[np.int64]]:
+        """Check the rows of X and y, and group them into lists. Return lists, and the row number of each document.
+
+        If `reset` is True, the rows are training rows. They get the order of columns and the categorical columns of
+        `init_model`, if this is not None.
+        """
         if reset:
-            self.categories_ = self._find_categories(X)
+            X = _in_order_of(X, getattr(init_model, "feature_names", None))
+            known = getattr(init_model, "categories", None)
+            given = getattr(self, "categorical", None)
+            self.categories_ = fit_categories(X, given, known) if known else self._find_categories(X)
         X = encode_categories(X if reset else self._matched(X), self.categories_)
+        check_labels(y)
         X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **self._how())
         self._check_numbers(X)
         check_lists_given(qid, group)
@@ -262,11 +274,11 @@ class RowRanker(BaseEstimator):
         return (data if names is None else replace(data, feature_names=tuple(map(str, names)))), rows
 
     def _find_categories(self, X: Any) -> Categories | None:
-        """Return the categories of the training data."""
+        """Return the categories of the categorical columns of X, the training rows of the estimator."""
         return fit_categories(X, getattr(self, "categorical", None))
 
     def _checked(self, X: Any) -> Any:
-        """Return the rows that `predict` receives, after checks, as an array or a sparse matrix of float32."""
+        """Check the rows X that `predict` receives, and return them as an array or a sparse matrix of float32."""
         X = validate_data(self, encode_categories(self._matched(X), self.categories_), reset=False, **self._how())
         self._check_numbers(X)
         return X
@@ -277,7 +289,7 @@ class RowRanker(BaseEstimator):
         return self._takes_nan or bool(self.categories_)
 
     def _check_numbers(self, X: Any) -> None:
-        """Raise an error if a numerical column has NaN, for a ranker that takes no missing values."""
+        """Raise an error if a numerical column of X has NaN, and the estimator takes no missing values."""
         if self._takes_nan:
             return
         columns = np.unique(X.indices[np.isnan(X.data)]) if is_sparse(X) else np.flatnonzero(np.isnan(X).any(axis=0))
@@ -288,17 +300,17 @@ class RowRanker(BaseEstimator):
             bad_value("X", f"not contain NaN{advice}", f"NaN in {at}")
 
     def _matched(self, X: Any) -> Any:
-        """Return X with the columns of `fit`, in the order of `fit`, if X has names. A missing column is an error."""
+        """Return X with the columns of `fit`, in that order, if X has column names. A missing column is an error."""
         names = getattr(self, "feature_names_in_", None)
-        columns = getattr(X, "column_names", getattr(X, "columns", None))
-        if names is None or columns is None or [*columns] == [*names]:
+        columns = column_names(X)
+        if names is None or columns is None or columns == [*names]:
             return X
         given = {*columns}
         if missing := [name for name in names if name not in given]:
             bad_value("X", f"have the {len(names)} columns of `fit`", f"no column {some(missing)}")
         if extra := [name for name in columns if name not in {*names}]:
             warnings.warn(f"X has columns that the ranker does not use: {some(extra)}", stacklevel=4)
-        return X.select([*names]) if hasattr(X, "select") else X[[*names]]
+        return _selected(X, names)
 
     def _how(self) -> dict[str, Any]:
         # `_check_numbers` finds NaN where it is not allowed.
@@ -315,7 +327,7 @@ class RowRanker(BaseEstimator):
             return None
         if len(sets) > 1:
             warnings.warn(
-                f"eval_set contains {len(sets)} sets: the first set selects the epoch, the other sets are ignored",
+                f"eval_set contains {len(sets)} sets: the first set {self._eval_set_use}, the other sets are ignored",
                 stacklevel=3,
             )
         if (qid is None) == (group is None):
@@ -339,6 +351,18 @@ class RowRanker(BaseEstimator):
         return tags
 
 
+def _selected(X: Any, names: Iterable[Any]) -> Any:
+    return X.select([*names]) if hasattr(X, "select") else X[[*names]]
+
+
+def _in_order_of(X: Any, names: Sequence[str] | None) -> Any:
+    """Return X with its columns in the order of `names`, if these are the names of its columns."""
+    columns = column_names(X)
+    if names is None or columns is None or columns == [*names] or {*columns} != {*names}:
+        return X
+    return _selected(X, names)
+
+
 def check_lists_given(qid: Any, group: Any) -> None:
     """Raise an error if an estimator gets neither `qid` nor `group`."""
     if qid is None and group is None:
@@ -356,7 +380,7 @@ def _check_search(ranker: BaseEstimator, caller: FrameType) -> None:
         scorer = caller.f_locals.get("scorer")
         scorers = [scorer, *getattr(scorer, "_scorers", {}).values()]  # cross_val_score has a scorer of scorers
         if any(type(each) is type(check_scoring(ranker)) for each in scorers):  # a scorer that calls `score`
-            raise ValueError(f"{_NO_SCORE}; {_ROUTING}")
+            raise ValueError(_NO_SCORE)
 
 
 def _is_scikit_learn(caller: FrameType) -> bool:
@@ -375,11 +399,11 @@ def listed_eval_sets(eval_set: Any) -> list[tuple[Any, Any]]:
 
 
 def _first(lists: Any, sets: int) -> Any:
-    """Return `eval_qid` or `eval_group` of the first set. `lists` describes one set, or has one entry per set."""
+    """Return `eval_qid` or `eval_group` of the first eval set. `lists` is of one set, or has one entry per set."""
     if not isinstance(lists, list | tuple) or not len(lists) or np.ndim(lists[0]) == 0:
         return lists
     if len(lists) != sets:
-        bad_value("eval_qid or eval_group", f"be given for each of {sets} sets", len(lists))
+        bad_value("eval_qid or eval_group", f"have one entry per set of eval_set ({sets})", len(lists))
     return lists[0]
 
 
@@ -405,7 +429,7 @@ def hold_out_rows(
     Args:
         data: training lists.
         weights: document weights `(documents,)`, or None.
-        share: share of the lists to hold out; if this rounds to 0 lists, no list is held out.
+        share: share of the lists to hold out; if this share rounds to 0 lists, no list is held out.
         seed: random seed of the choice of held-out lists.
     """
     kept, held = held_out(data, share, seed)

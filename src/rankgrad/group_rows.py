@@ -37,6 +37,25 @@ def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
     return order, offsets, unique[appearance]
 
 
+def group_offsets(group: Any, rows: int) -> NDArray[np.int64]:
+    """Return the offsets of lists, `(lists + 1,)`, from the number of rows of each list.
+
+    Args:
+        group: number of rows of each list, `(lists,)`; the rows of a list are consecutive.
+        rows: number of all rows, which the numbers in `group` must add up to.
+
+    Example:
+        >>> group_offsets([2, 0, 1], rows=3)
+        array([0, 2, 2, 3])
+    """
+    sizes = np.asarray(group)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (len(sizes) and sizes.min() < 0):
+        bad_value("group", "be the sizes of the lists, integers of at least 0", sizes)
+    if sizes.sum() != rows:
+        bad_value("group", f"have the sum {rows}, the number of rows", sizes.sum())
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
 def _ids(name: str, values: ArrayLike) -> NDArray[Any]:
     ids = np.asarray(values)
     if ids.ndim != 1:

@@ -90,7 +90,7 @@ class Lists:
 
 
 class ListInputs(NamedTuple):
-    """Lists as the caller gives them, with checked shapes, dtypes and devices; padding has the caller's values."""
+    """Lists as the caller gives them, with checked shapes, dtypes and devices. The padding is not set to 0."""
 
     scores: Tensor  # scores (..., n), or (documents,) with offsets; in the dtype of computation
     labels: Tensor  # labels in the shape of scores, in any real dtype
@@ -223,7 +223,7 @@ def to_flat(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype in which scores of a given dtype are computed: at least float32, and float64 for integers.
+    """Return the dtype in which losses and metrics compute: at least float32, and float64 for integer scores.
 
     Args:
         dtype: dtype of the given scores.
@@ -234,7 +234,7 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def values_are_cheap(tensor: Tensor) -> bool:
-    """Return True if Python can read the values: on the CPU, outside of `torch.compile` and `torch.func` transforms."""
+    """Return True if the values of lists can be checked: on the CPU, outside of `torch.compile` and `torch.func`."""
     if tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
@@ -257,22 +257,36 @@ def _unnest(name: str, value: Any, offsets: Any) -> tuple[Any, Any]:
 
 
 def _real(name: str, value: Any) -> Tensor:
-    """Return an argument as a tensor of real numbers. PyTorch must be able to convert the argument."""
-    if not isinstance(value, Tensor):
-        if isinstance(value, np.ndarray) and not _shareable(value):
-            # Copy the array, because PyTorch cannot use its memory.
-            value = value.astype(value.dtype.newbyteorder("="), order="C")
-        try:
-            value = torch.as_tensor(value)
-        except (TypeError, ValueError, RuntimeError):
-            bad_type(name, "be a tensor or an array of numbers", _type_name(value))
+    """Convert scores, labels, weights or offsets to a tensor of real numbers; other values are an error."""
+    value = as_tensor(name, value)
     if value.dtype == torch.bool or value.is_complex():
         bad_type(name, "be real numbers", value.dtype)
     return value.to(_WIDER.get(value.dtype, value.dtype))
 
 
+def as_tensor(name: str, value: Any) -> Tensor:
+    """Convert scores, labels, weights or offsets to a tensor; a series of pandas or polars is read by position.
+
+    Args:
+        name: name of the argument, for the error.
+        value: tensor, array, series or list of numbers.
+    """
+    if isinstance(value, Tensor):
+        return value
+    try:
+        # PyTorch would read a series of pandas by its index. An array on a GPU stays on the GPU.
+        if hasattr(value, "__array__") and not hasattr(value, "__cuda_array_interface__"):
+            value = np.asarray(value)
+        if isinstance(value, np.ndarray) and not _shareable(value):
+            # Copy the array, because PyTorch cannot use its memory.
+            value = value.astype(value.dtype.newbyteorder("="), order="C")
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        bad_type(name, "be a tensor or an array of numbers", _type_name(value))
+
+
 def _shareable(array: np.ndarray[Any, Any]) -> bool:
-    """Return True if a tensor can share an array's memory (writeable, native byte order, no negative strides)."""
+    """Return True if scores can use the memory of an array (writeable, native byte order, no negative strides)."""
     return array.flags.writeable and array.dtype.isnative and min(array.strides, default=0) >= 0
 
 
@@ -284,7 +298,8 @@ def _type_name(value: Any) -> str:
 def _aligned(name: str, value: Any, scores: Tensor, offsets: Any) -> Tensor:
     """Return labels or weights as a tensor; check that they have the shape and device of `scores`."""
     value, _ = _unnest(name, value, offsets)
-    if isinstance(value, Tensor) and value.dtype == torch.bool:
+    value = as_tensor(name, value)
+    if value.dtype == torch.bool:
         value = value.to(torch.uint8)  # binary labels
     value = _same_device(name, _real(name, value), scores)
     if value.shape != scores.shape:
@@ -336,4 +351,11 @@ def _check_labels(labels: Tensor, lowest: float | None) -> None:
 
 
 def _longest(offsets: Tensor) -> int:
-    return int(offsets.diff().max()) if offsets.numel() > 1 else 0
+    if offsets.numel() < 2:
+        return 0
+    if not torch.compiler.is_compiling():
+        return int(offsets.diff().max())
+    # The compiler does not know this number, and the number must not be 0 or 1, which the compiler treats separately.
+    longest = int(offsets.diff().max().clamp(min=2).item())
+    torch._check(longest >= 2)
+    return longest

@@ -1,4 +1,4 @@
-"""Lock a folder, so that only one run uses it. The system releases the lock when the process ends."""
+"""Lock a folder: only one run can use the folder. The system releases the lock when the process ends."""
 
 import os
 import time
@@ -19,7 +19,7 @@ _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
     """Lock a folder for this run. Create the folder if necessary, and remove incomplete files of a killed run.
 
-    A second run in the folder is an error. On Windows, and on file systems without locks, there is no lock.
+    A second run in the folder is an error. On Windows, and on file systems without locks, the folder is not locked.
 
     Args:
         folder: folder of the run.
@@ -45,6 +45,15 @@ def locked(folder: Path, *, again: bool = False) -> Iterator[None]:
         if new:
             with suppress(OSError):  # the folder is not empty
                 folder.rmdir()
+
+
+def is_locked(folder: Path) -> bool:
+    """Return True if the current run has locked a folder.
+
+    Args:
+        folder: folder to check.
+    """
+    return folder.resolve() in _held.get()
 
 
 def _take(folder: Path) -> int | None:

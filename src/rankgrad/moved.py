@@ -125,24 +125,24 @@ MODULES = {
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Import finder for old names, which loads the new modules. Python calls this finder after all others."""
+    """Import finder for old names, which loads the new modules. Python calls this finder after all other finders."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a `ModuleSpec` for an old name; None for every other name."""
+        """Return a `ModuleSpec` for the old name of a renamed module; None for every other name."""
         if fullname.removeprefix("rankgrad.") not in MODULES or not fullname.startswith("rankgrad."):
             return None
         return ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Import the new module, and return a proxy with the old name."""
+        """Import the renamed module, and return a proxy with the old name."""
         new = f"rankgrad.{MODULES[spec.name.removeprefix('rankgrad.')]}"
         _warn(spec.name, new)
         return _Alias(spec.name, importlib.import_module(new))
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the new module has run already."""
+        """Do nothing, because the renamed module has already run."""
 
 
 class _Alias(ModuleType):
@@ -153,7 +153,7 @@ class _Alias(ModuleType):
         self.__dict__["_module"] = module
 
     def __getattr__(self, name: str) -> Any:
-        """Return the attribute of the new module."""
+        """Return the attribute of the renamed module."""
         return getattr(self.__dict__["_module"], name)
 
 
@@ -172,7 +172,11 @@ def renamed(
         if name in members:
             return getattr(importlib.import_module(f"{package}.{members[name]}"), name)
         if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            from rankgrad.errors import nearest
+
+            near = [] if name.startswith("_") else nearest(name, sys.modules[package].__all__, most=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         _warn(f"{package}.{name}", f"{package}.{names[name]}")
         module, _, attribute = f"{package}.{names[name]}".rpartition(".")
         return getattr(importlib.import_module(module), attribute)
@@ -181,7 +185,7 @@ def renamed(
 
 
 def _warn(old: str, new: str) -> None:
-    """Warn at the line that uses the old name: the first frame outside of this module and the import system."""
+    """Warn that a name is deprecated. The warning shows the line of the caller, which uses the old name."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(("importlib", "rankgrad.moved")):
         frame = frame.f_back
@@ -196,6 +200,6 @@ def _warn(old: str, new: str) -> None:
 
 
 def install() -> None:
-    """Make old import paths work."""
+    """Install the import finder for old names of modules."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())

@@ -67,7 +67,7 @@ def check_sizes(what: str, options: Mapping[str, Any]) -> None:
 
 
 def _kinds(parameter: inspect.Parameter) -> list[Any]:
-    """Return the types that the annotation of a parameter accepts."""
+    """Return the types that the annotation of an option's parameter accepts."""
     kind = parameter.annotation
     if kind in (Any, parameter.empty):
         kind = type(parameter.default)
@@ -94,19 +94,19 @@ def _all(kind: Any, values: Sequence[Any]) -> bool:
 
 
 def _items(kind: Any) -> tuple[Any, ...]:
-    """Return the types that an annotation accepts for the values of a list or tuple."""
+    """Return the types that the annotation of an option accepts for the values of a list or tuple."""
     first = typing.get_args(kind)[0]
     return typing.get_args(first) or (first,)
 
 
 def _length(kind: Any) -> int | None:
-    """Return the number of values that an annotation requires; None if any number of values is accepted."""
+    """Return the number of values that the annotation of an option requires; None if any number is accepted."""
     fixed = typing.get_origin(kind) is tuple and ... not in typing.get_args(kind)
     return len(typing.get_args(kind)) if fixed else None
 
 
 def _words(kinds: list[Any]) -> str:
-    """Return the accepted types as text for an error, such as `an integer or none`."""
+    """Return the accepted types of an option as text for an error, such as `an integer or none`."""
     known = {bool: "true or false", int: "an integer", float: "a finite number", str: "text"}
     words = [known[kind] for kind in kinds if kind in known]
     for kind in kinds:

@@ -78,7 +78,7 @@ def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
 def sequence(what: str, text: str) -> list[Spec]:
     """Read specs separated by commas.
 
-    `name=value` is a name with one option, whose key is empty. Several options of a name must be in brackets.
+    `name=value` becomes a spec with one option. The key of this option is empty. Several options must be in brackets.
 
     Args:
         what: name of the argument in errors.
@@ -155,7 +155,7 @@ def check_text(what: str, text: object) -> None:
     if not isinstance(text, str):
         bad_value(what, "be text", type(text).__name__)
     if len(text) > LONGEST:
-        bad_value(what, f"be at most {LONGEST:,} characters long", f"{len(text):,}: {show(text)}")
+        bad_value(what, f"be at most {LONGEST:,} characters long", f"{len(text):,} characters: {show(text)}")
     if not text.strip().isprintable():
         bad_value(what, "be printable text on one line", show(text))
 
@@ -332,7 +332,7 @@ def _split(what: str, text: str) -> list[str]:
 
 
 def _outside(text: str, spans: Mapping[int, int]) -> Iterator[int]:
-    """Yield the positions of a spec that are outside of all spans."""
+    """Yield the positions in a spec that are outside of all spans, which `_spans` returns."""
     at = 0
     while at < len(text):
         if at in spans:

@@ -120,4 +120,4 @@ def test_bad_input_is_one_sentence(folder, letor, tmp_path):
     with pytest.raises(ValueError, match="data must contain documents with and without label > 9"):
         run("calibrate", folder, "--threshold", 9)
     assert not (folder / "calibration.json").exists()
-    assert "the model was trained on the lists of the fit" in run("calibrate", folder, "--split", "train")
+    assert "the calibration was fitted on the training lists" in run("calibrate", folder, "--split", "train")

@@ -69,14 +69,14 @@ def test_overwrite_removes_the_search_and_the_parts(tmp_path):
     assert (out / "mine.txt").read_text() == "kept"
     assert json.loads((out / "search" / "search.json").read_text())["settings"]["seed"] == 1
     run("train", "--data", DATA, "--model", "linear", "--epochs", 1, "--out", tmp_path / "other")
-    with pytest.raises(ValueError, match=r"out must be a new folder; got .*, which contains a model"):
+    with pytest.raises(ValueError, match=r"out must be a new folder .*; got .*, which contains a model"):
         run(*QUICK, "--out", tmp_path / "other")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--minutes", 1), "minutes and trials must not be given together"),
+        (("--minutes", 1), "--minutes and --trials must not be given together"),
         (("--max-latency", "fast"), "be a duration such as 2ms"),
         (("--memory", "much"), "memory must be a size such as 4GB"),
         (("--distil", "forest"), "distil must be"),

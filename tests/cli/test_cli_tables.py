@@ -152,7 +152,7 @@ def test_columns_are_recorded_and_used_again(trained, tmp_path):
 def test_missing_columns_are_an_error_and_extra_columns_a_warning(trained, tmp_path):
     csv.write_csv(trained.table.drop_columns(["age"]), tmp_path / "less.csv")
     with pytest.raises(
-        ValueError, match=r"less\.csv: features must be the 2 features of the model; got no column 'age'"
+        ValueError, match=r"less\.csv: the table must have the 2 features of the model as columns; got no column 'age'"
     ):
         rankgrad("predict", trained.model, tmp_path / "less.csv")
     more = trained.table.append_column("extra", pa.array(np.zeros(120)))
@@ -229,7 +229,7 @@ def test_formats_of_scores(trained, tmp_path):
     stored = parquet.read_table(tmp_path / "s.parquet")
     np.testing.assert_array_equal(stored["score"].to_numpy(), np.float32(expected))
     assert stored["docid"].to_pylist() == trained.table["url"].to_pylist()
-    with pytest.raises(ValueError, match="out must be a file for parquet"):
+    with pytest.raises(ValueError, match="out must be a file for the format parquet"):
         rankgrad("predict", trained.model, data, "--format", "parquet")
 
 

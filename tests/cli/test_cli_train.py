@@ -93,6 +93,9 @@ def test_every_setting_is_an_option_with_its_default():
     options = {parameter.name: parameter for parameter in get_command(app).commands["train"].params}
     for field in fields(Settings):
         option = options[field.name]
+        if field.name == "missing":  # the default depends on the kind of ranker
+            assert option.help.endswith("Default: nan for trees, otherwise error.")
+            continue
         default = "none" if field.default in (None, ()) else str(field.default)
         assert option.help.endswith(f"({default})"), f"--{field.name} must show the default {default}"
 

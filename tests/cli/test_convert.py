@@ -53,7 +53,9 @@ def test_what_is_wrong_is_said(run, source, tmp_path):
     error = run(source, tmp_path / "cache").exception
     assert str(error).startswith(f"{source}:1: value 'nan' of feature 2 is not finite; expected")
     error = run(source, tmp_path / "cache", "--missing", "many").exception
-    assert str(error) == "missing must be 'error' or a number that replaces missing values; got 'many'"
+    assert str(error).startswith("--missing must be 'error', 'zero', 'mean', 'indicator', a number that")
+    error = run(source, tmp_path / "cache", "--missing", "mean").exception
+    assert str(error).startswith("--missing must be 'error', 'zero', a number, or 'nan' to keep NaN")
     assert not (tmp_path / "cache").exists()
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from programs import finished, run_here
@@ -143,7 +144,7 @@ def test_overwrite_replaces_a_run_and_nothing_else(model, tmp_path):
     words = ("train", "--data", TINY, "--model", model, "--epochs", 2, "--out", out)
     run_here(*words, "--seed", 1)
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match=r"contains a run: add --resume or --overwrite"):
+    with pytest.raises(ValueError, match=r"\(or add --resume or --overwrite\); got .*, which contains a run"):
         run_here(*words)
     with pytest.raises(ValueError, match="overwrite must not be given with --resume"):
         run_here(*words, "--overwrite", "--resume")
@@ -170,7 +171,7 @@ def test_a_search_is_json_and_is_overwritten(tmp_path):
     assert found["trials"][0]["value"] == max(trial["value"] for trial in found["trials"])
     assert found["test"]["lists"] == 13
     (tmp_path / "best" / "trials" / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match=r"a search with seed 0: --overwrite replaces it"):
+    with pytest.raises(ValueError, match=r"\(or add --overwrite\); got .*, which contains a search with seed 0"):
         run_here(*words, "--seed", 1)
     again = json.loads(invoke(*words, "--seed", 1, "--overwrite", "--json").stdout)
     assert {trial["name"] for trial in again["trials"]} != {trial["name"] for trial in found["trials"]}
@@ -292,3 +293,13 @@ def test_import_goes_before_and_after_the_command(main_here, monkeypatch):
         assert code == 2
         assert "--import must name a module that can be imported; got 'no.such.module'" in told
         monkeypatch.setenv("RANKGRAD_IMPORT", "")
+
+
+def test_source_code_in_a_traceback_is_not_translated(monkeypatch):
+    from rankgrad.cli import option_names
+
+    option = SimpleNamespace(opts=["--holdout"], secondary_opts=[])
+    monkeypatch.setattr(option_names, "_options", {"holdout": option})
+    text = "a trial failed\nTraceback (most recent call last):\n    load(self.data, holdout=0.0, **given)"
+    assert option_names.as_typed(text) == text
+    assert option_names.as_typed("a\nholdout must be 1; set holdout=0.5") == "a\n--holdout must be 1; set --holdout 0.5"

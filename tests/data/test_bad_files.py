@@ -11,11 +11,12 @@ import pytest
 from rankgrad.data import load, memory_limits
 from rankgrad.data.letor import read_letor, streams
 from rankgrad.data.letor.errors import LetorError
+from rankgrad.data.tables.errors import FILL_ADVICE
 
 SHAPE = "expected `label qid:ID feature:value ...`"
 RISE = "expected ids in increasing order"
 PIECE = "expected `feature:value` without spaces"
-FINITE = "expected a finite number (or set missing= to a number that replaces such values)"
+FINITE = f"expected a finite number {FILL_ADVICE}"
 LABEL = "expected a finite number, 0 or more"
 CUT = "and the file ends without a newline (is the file truncated?)"
 KIND = "expected plain, gzip or xz data with UTF-8 or ASCII text"

@@ -169,7 +169,7 @@ def test_arrays_with_groups():
             [[np.inf]],
             [1],
             {"qid": [1], "missing": "zero"},
-            "missing must be 'error' or a number that replaces missing values; got 'zero'",
+            "missing must be 'error', 'nan' or a number that replaces missing values; got 'zero'",
         ),
         ([[1.0]], [np.nan], {"qid": [1]}, "labels must be finite and at least 0; got nan"),
         ([[1.0]], [1], {"qid": [1], "docids": ["a", "b"]}, "docids must have one id per row, (1,); got (2,)"),

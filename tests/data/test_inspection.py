@@ -129,7 +129,7 @@ def test_scan_leaves_nan_out_of_ranges():
     seen = scanning.scan(Dataset(x, np.array([0.0, 1.0, 0.0]), np.array([0, 3]), np.array([1])))
     assert seen.low.tolist() == [1, 2]
     assert seen.high.tolist() == [3, 5]
-    assert seen.not_finite.tolist() == [1, 1]
+    assert (seen.missing.tolist(), seen.infinite.tolist()) == ([1, 1], [0, 0])
 
 
 def test_shared_queries(data):
@@ -173,8 +173,12 @@ def test_missing_and_heavy(data):
     fills = [finding.what for finding in seen.findings if finding.kind == "missing fills"]
     assert fills[0].startswith("Feature 1 has only one distinct negative value")
     assert fills[1].startswith("Feature 4 has values beyond 1e30")
-    assert "in Feature 6." in only(seen, "not finite").what
-    assert only(seen, "not finite").severity == "error"
+    assert "values are missing: feature 6 " in only(seen, "missing values").what
+    assert only(seen, "missing values").severity == "warning"
+    infinite = replace(data.train, features=np.where(np.arange(14) == 3, np.inf, data.train.features))
+    finding = only(inspect(infinite), "not finite")
+    assert finding.severity == "error"
+    assert finding.what.endswith("infinite values in feature 4.")
     assert only(seen, "heavy tails").do == "Preprocess with log1p,standardise."
 
 

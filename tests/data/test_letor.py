@@ -247,7 +247,7 @@ def test_a_wide_row_needs_features_to_be_stated(write):
         (
             {"missing": "zero"},
             ValueError,
-            "missing must be 'error' or a number that replaces missing values; got 'zero'",
+            "missing must be 'error', 'nan' or a number that replaces missing values; got 'zero'",
         ),
         ({"missing": np.inf}, ValueError, "missing must be finite or NaN; got inf"),
     ],

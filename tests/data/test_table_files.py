@@ -179,7 +179,7 @@ def test_columns_that_cannot_be_chosen(columns, message):
 
 
 def test_columns_of_a_model_and_their_absence():
-    with pytest.raises(ValueError, match="features must be the 2 features of the model; got no column 'pagerank'"):
+    with pytest.raises(ValueError, match="the 2 features of the model as columns; got no column 'pagerank'"):
         choose(Columns(), NUMERIC, model=("clicks", "pagerank"))
     numeric = {name: value for name, value in NUMERIC.items() if name != "Query"}
     with pytest.raises(ValueError, match="qid must be given, because no column is named 'qid', 'query_id'"):
@@ -207,8 +207,8 @@ def test_left_out_columns_are_named(tmp_path):
         ("qid,label,x\n1,0,2\n1,0,abc\n", "columns without numbers|'abc'|numeric"),
         ("qid,label,x\n1,-1,2\n", "row 1: label -1; expected a finite number of at least 0"),
         ("qid,label,x\n1,0,2\n1,,2\n", "row 2: no label; expected a finite number"),
-        ("qid,label,x\n1,0,2\n1,0,\n", "row 2: a missing, infinite or too large value in column 'x'"),
-        ("qid,label,x\n1,0,1e39\n", "row 1: a missing, infinite or too large value in column 'x'"),
+        ("qid,label,x\n1,0,2\n1,0,\n", "row 2: a missing value in column 'x'"),
+        ("qid,label,x\n1,0,1e39\n", "row 1: a value too large for float32 .1e.39. in column 'x'"),
         ("qid,label,x,x\n1,0,1,2\n", "the column names 'x' occur several times"),
         ("a,label,x\n1,0,1\n", "qid must be given, because no column is named"),
     ],
@@ -364,3 +364,22 @@ def test_a_second_label_is_doubtful(tmp_path):
     (tmp_path / "t.csv").write_text("qid,label,rel,x\n1,0,0,1\n1,1,1,2\n")
     with pytest.warns(UserWarning, match="'rel' will be a feature; is it a label or an id"):
         read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_cache_of_a_table_with_missing_values(name, tmp_path):
+    table = pa.table({"qid": [1, 1, 2], "label": [1, 0, 2], "x": [0.5, None, 2.0], "y": [1.0, 2.0, float("inf")]})
+    (csv.write_csv if name == "t.csv" else parquet.write_table)(table, tmp_path / name)
+    with pytest.raises(TableError, match=r"row 2: a missing value in column 'x', and such values in 1 more column;"):
+        read_table(tmp_path / name)
+    with pytest.raises(TableError, match=r"row 3: an infinite value in column 'y';"):
+        read_table(tmp_path / name, drop=["x"])
+    plain = read_table(tmp_path / name, missing="nan")
+    expected = np.array([[0.5, 1], [np.nan, 2], [2, np.nan]], np.float32)
+    np.testing.assert_array_equal(plain.features, expected)
+    for _ in range(2):
+        mapped = read_table(tmp_path / name, missing="nan", cache=tmp_path / "cache")
+        np.testing.assert_array_equal(mapped.features, expected)
+        stamp = (tmp_path / "cache" / "manifest.json").stat().st_mtime_ns
+    read_table(tmp_path / name, missing=float("nan"), cache=tmp_path / "cache")
+    assert (tmp_path / "cache" / "manifest.json").stat().st_mtime_ns == stamp

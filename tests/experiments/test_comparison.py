@@ -200,7 +200,7 @@ def test_data_must_be_clear(folders, tmp_path):
 
 def test_lists_that_a_model_may_know_are_warned_about(folders):
     done = json.loads(rankgrad_compare(folders / "a", folders / "b", "--split", "train", "--json").output)
-    assert done["notes"] == [f"{folders / name} was trained on these lists" for name in ("a", "b")]
+    assert done["notes"] == [f"the model {folders / name} was trained on these lists" for name in ("a", "b")]
 
 
 def test_roots_that_are_the_same_folder(folders, tmp_path, monkeypatch):

@@ -147,7 +147,7 @@ def test_a_packed_file_holds_the_results_and_is_gone_on_from(whole, tmp_path):
     for ours, theirs in zip(packed.final(), plain.final(), strict=True):
         np.testing.assert_allclose(ours.values("nDCG@10"), theirs.values("nDCG@10"), rtol=1e-6)
         assert ours.queries.tolist() == theirs.queries.tolist()
-        with pytest.raises(ValueError, match=r"array must be an array of .*, the result of"):
+        with pytest.raises(ValueError, match=r"the result of .* must contain the array 'scores'; got arrays: "):
             ours.scores  # noqa: B018
     unpack(tmp_path / "a.tar.xz", tmp_path / "b")
     assert go(RECIPE, tmp_path / "b", lambda tasks: iter(()) if not tasks else pytest.fail("done again")) == []

@@ -159,7 +159,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefghi", "bcdefghij", strict=True)
 )
 FILES = {
-    "laughs": (LAUGHS, "must contain at most 10,000 values (divide it into several recipes"),
+    "laughs": (LAUGHS, "must contain at most 10,000 values (divide the recipe into several recipes"),
     "itself": ("a: &a [*a]", "got the error a value contains itself"),
     "deep": ("[" * 5_000, "nested too deeply"),
     "large": ("a: " + "x" * 300_000, "must be at most 250,000 bytes"),
@@ -195,7 +195,7 @@ def test_a_recipe_may_have_so_many_cells_only():
         {"trials": 10**9},
         {"seeds": [*range(9_000)], "folds": [1, 2, 3, 4, 5], "data": ["MQ2008", "MQ2007"]},
     ):
-        message = r"recipe must have at most 100,000 cells \(divide it into several recipes, .*\); got"
+        message = r"recipe must have at most 100,000 cells \(divide the recipe into several recipes, .*\); got"
         with pytest.raises(RecipeError, match=message):
             parse_recipe(recipe(**changes))
 

@@ -47,7 +47,7 @@ BAD = {
     "refit": (recipe(refit="both"), "refit: refit must be one of 'none', 'train+validation'; got 'both'"),
     "spread": (recipe(spread="sd"), "spread: spread must be one of 'deviation', 'interval'; got 'sd'"),
     "test": (recipe(tests={"test": "z"}), "tests: test must be one of 't', 'bootstrap', 'randomisation'; got 'z'"),
-    "against": (recipe(tests={"against": "a"}), "tests: against must be 'best' or the name of a loss; got 'a'; did"),
+    "against": (recipe(tests={"against": "a"}), "tests: `against` must be 'best' or the name of a loss; got 'a'; did"),
     "answers": (recipe(answers="smoothi-table"), "answers: published table must be a known name; got 'smoothi-table'"),
     "fixed": (
         recipe(losses={"L": {"loss": "mse", "lr": 1.0}}),
@@ -86,7 +86,7 @@ BAD = {
     ),
     "model of a tree loss": (
         with_trees(losses={"L": {"loss": "softmax", "model": "xgboost"}}),
-        "models.Trees.losses.L: key must be a setting of lightgbm that is allowed here; got 'model'",
+        "models.Trees.losses.L: key must be a setting that the kind lightgbm allows here; got 'model'",
     ),
     "list": ([1, 2], "recipe: value must be a mapping; got [1, 2]"),
 }

@@ -157,7 +157,7 @@ def test_a_page_says_why_there_are_no_lists(folder, found, tmp_path):
     results.pack(folder, tmp_path / "made.tar.xz")
     (packed,) = writer.gather(tmp_path)
     assert packed.name == "made"
-    assert all(own["lists"] is None and "packed" in own["why"] for own in packed.explorers.values())
+    assert all(own["lists"] is None and "Packed" in own["why"] for own in packed.explorers.values())
     table = tables(found)[0]
     (without,) = writer.gather(folder, lists=False)
     assert {own["why"] for own in without.explorers.values()} == {"The page was written without lists."}

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ pytest.importorskip("vl_convert")
 from hostile_study import Hostile, faults
 
 from rankgrad.cli.report import _studies
-from rankgrad.data import load
+from rankgrad.data import load, write_letor
 from rankgrad.experiments.report import writer
+from rankgrad.experiments.report.ranker_study import baselines
 from rankgrad.models.registry import load as load_model
 
 
@@ -157,7 +159,7 @@ def test_a_recipe_is_only_for_experiments(runs, tmp_path):
 def test_a_run_without_a_model_is_one_sentence(runs, tmp_path):
     (tmp_path / "a").mkdir()
     shutil.copy(runs / "a" / "run.json", tmp_path / "a")
-    with pytest.raises(ValueError, match=r"a must be the folder of a model, with config.json; got no such file"):
+    with pytest.raises(ValueError, match=r"a must be the folder of a finished training .*; got no config.json"):
         rankgrad("report", tmp_path / "a")
 
 
@@ -166,3 +168,22 @@ def test_hostile_texts_of_a_run_stay_texts(which, request):
     study = request.getfixturevalue(which)
     for seed in range(4):
         assert faults(writer.page([Hostile(np.random.default_rng(seed)).study(study)])) == []
+
+
+def test_a_run_is_reported_on_another_file(runs, tmp_path):
+    path = tmp_path / "other.txt"
+    write_letor(load(DATA).test, path)
+    (study,) = _studies(runs / "a", [], None, True, str(path))
+    assert "tested on other.txt" in str(study)
+    with pytest.raises(ValueError, match="data must be given only for runs of train and auto"):
+        _studies(runs / "best", [], None, True, str(path))
+
+
+def test_the_baseline_ranks_missing_values_last_and_in_silence(recwarn):
+    data = load("synthetic:lists=20,features=10").train
+    holes = data.features.copy()
+    holes[::3] = np.nan
+    (_, feature) = baselines(replace(data, features=holes), replace(data, features=holes), "nDCG@10")
+    assert np.isfinite(feature.scores).all()
+    assert feature.scores[::3].max() < feature.scores[1::3].min()
+    assert not recwarn.list

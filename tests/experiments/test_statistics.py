@@ -210,7 +210,7 @@ def test_align_follows_the_query(first, second):
         ((["x", "y"], [1, 2]), (["x", "z"], [1, 2]), "queries_b must contain all queries of queries_a; got .* 'y'"),
         ((["x"], [1]), (["x", "z"], [1, 2]), "queries_a must contain all queries of queries_b; got .* 'z'"),
         ((["x", "x"], [1, 2]), (["x", "z"], [1, 2]), "queries_a must contain each query once; got 'x' more than once"),
-        ((["x", "y"], [1, 2]), (["x", "y"], [1]), r"values_b must have one value per query, \(2,\); got \(1,\)"),
+        ((["x", "y"], [1, 2]), (["x", "y"], [1]), r"values_b must have one value per query, .*\(2,\); got .*\(1,\)"),
         ((["x", "y"], [1, np.nan]), (["y", "x"], [1, 1]), "values_b must be NaN .* got a number for query 'y'"),
         ((["x", "y"], [1, 1]), (["y", "x"], [np.nan, 1]), "values_a must be NaN .* got a number for query 'y'"),
     ],

@@ -187,7 +187,7 @@ def test_the_papers_numbers_stand_beside_ours():
         assert "72.27" in text
         assert f"{ours.mean * 100:.2f}" in text
         assert f"{ours.gap * 100:+.2f}".replace("-", "$-$" if text.startswith("\\") else "-") in text
-        assert "Table 1; diff: ours - paper" in " ".join(text.split())
+        assert "Table 1; diff: ours minus paper" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("form", ["quick", "smoke"])
@@ -220,8 +220,8 @@ def test_what_a_reader_must_know():
     assert notes == (
         "nDCG@10: gain exp, empty one, ties stable",
         "RR@10: gain best label > 0, empty one, ties stable",
-        "Means over 2 folds (1, 2) and 3 seeds (0, 1, 2) of test queries; ± is the standard deviation over seeds",
-        "Tuning: 2 settings tried for each row on each fold, chosen by nDCG@10 on validation with seed 0",
+        "Means over test queries, 2 folds (1, 2) and 3 seeds (0, 1, 2); ± is the standard deviation over seeds",
+        "Tuning: 2 settings tried for each row on each fold, chosen by nDCG@10 on the validation lists with seed 0",
         "Difference in nDCG@10 from the best row, with its 95% interval",
         "p: t-test over 120 queries (queries and training runs are random); all pairs of rows are tested, and p "
         "against the best row is shown; Bonferroni's correction for 3 comparisons per column; "
@@ -314,7 +314,7 @@ def test_folds_and_seeds_of_a_set_without_folds():
     made = table(run(recipe(data=["Yahoo"], folds="all", seeds=[0])), "Yahoo")
     own = entry(made, "LambdaLoss")
     assert (own.runs, own.wanted, own.spread) == (1, 1, None)
-    assert "Means over 1 seed (0) of test queries" in made.notes
+    assert "Means over test queries and 1 seed (0)" in made.notes
     assert "±" not in made.markdown()
 
 
@@ -322,8 +322,8 @@ def test_seeds_of_a_model_are_said():
     models = {"MLP": {"model": "mlp"}, "Linear": {"model": "linear", "seeds": [0]}}
     notes = table(run(recipe(models=models)), "MQ2008").notes
     spread = "± is the standard deviation over seeds"
-    assert f"Means over 2 folds (1, 2) and 3 seeds (0, 1, 2) of test queries; Linear: 1 seed (0); {spread}" in notes
-    one = "One seed (Linear): the tests compare these trained models; a training with another seed may differ"
+    assert f"Means over test queries, 2 folds (1, 2) and 3 seeds (0, 1, 2); Linear: 1 seed (0); {spread}" in notes
+    one = "One seed (Linear): the tests compare these trained models; models with another seed may differ"
     assert one in notes
 
 

@@ -80,7 +80,7 @@ def test_tune_saves_the_best_model_and_says_what_mattered(tmp_path):
     assert len(list((tmp_path / "best").rglob("after-3.json"))) == 15
     kept = [path for path, stamp in stamps.items() if path.stat().st_mtime_ns == stamp]
     assert len(kept) > len(stamps) / 2
-    with pytest.raises(ValueError, match=r"folder of a search with seed 5; got .*best, a search with seed 0"):
+    with pytest.raises(ValueError, match=r"contain a search with seed 5 .*best, which contains a search with seed 0"):
         invoke(*TUNE, "--seed", 5, "--out", tmp_path / "best")
 
 

@@ -1,4 +1,4 @@
-"""`torch.compile(fullgraph=True)` and `torch.func` on every loss in the padded layout."""
+"""`torch.compile(fullgraph=True)` on every loss in both layouts, and `torch.func` in the padded layout."""
 
 import time
 from functools import partial
@@ -12,6 +12,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.func import grad, vmap
 
 from rankgrad import backend, losses
+from rankgrad.kernels.op import FAMILIES
 
 # Other branches of the same functions, for the cheaper `torch.func`.
 MORE = [case for case in NAMED if not case.extras]
@@ -66,6 +67,32 @@ def test_compiles_into_one_graph(loss, backend_of_torch):
         torch.autograd.grad(value.sum(), leaf)[0] for value, leaf in ((expected, leaves[0]), (found, leaves[1]))
     )
     torch.testing.assert_close(got, wanted)
+
+
+def flat_lists_of_several_sizes_compile_into_one_graph(loss):
+    """The compiler must not ask for the length of the longest list, nor for the number of lists."""
+    call, (scores, labels, mask) = loss.make(), batch()
+    scores, labels = scores[mask], labels[mask]
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    for offsets in ([0, 4, 6, 7], [0, 2, 7]):
+        results = []
+        for function in (call, compiled):
+            leaf = scores.clone().requires_grad_()
+            with backend("auto"):
+                value = function(leaf, labels, offsets=torch.tensor(offsets))
+            results.append((value.detach(), *torch.autograd.grad(value, leaf)))
+        torch.testing.assert_close(*results)
+
+
+@each_loss([case for case in PLAINEST if case.name.lower() not in {*FAMILIES, "approx_ndcg"}])
+def test_flat_lists_compile_without_a_kernel(loss):
+    flat_lists_of_several_sizes_compile_into_one_graph(loss)
+
+
+@pytest.mark.long
+@each_loss([case for case in PLAINEST if case.name.lower() in {*FAMILIES, "approx_ndcg"}])
+def test_flat_lists_compile_with_a_kernel(loss):
+    flat_lists_of_several_sizes_compile_into_one_graph(loss)
 
 
 @each_loss(MORE)

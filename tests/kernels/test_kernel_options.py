@@ -243,3 +243,37 @@ def test_every_kernel_is_compared_with_the_plain_loss_on_both_devices():
             text += (here / f"{shared}.py").read_text(encoding="utf-8")
         named = set(re.findall(r"\w+", text.lower()))
         assert set(op.FAMILIES) - named == missing
+
+
+def numeric_options():
+    """Losses with a kernel, and their options that are numbers."""
+    for name, choices in EVERY_LOSS.items():
+        loss = getattr(losses, name)
+        if name not in op.FAMILIES and name != "approx_ndcg":
+            continue
+        for option, parameter in inspect.signature(loss).parameters.items():
+            if isinstance(parameter.default, float):
+                yield name, option, choices[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "others"), [pytest.param(*each, id=".".join(each[:2])) for each in numeric_options()]
+)
+def test_a_negative_number_is_an_error_or_computed_as_without_a_kernel(name, option, others):
+    loss = getattr(losses, name)
+
+    def value(backend):
+        with rg.backend(backend):
+            return loss(SCORES, LABELS, **{**others, option: -1.0})
+
+    try:
+        expected = value("plain")
+    except ValueError:
+        with pytest.raises(ValueError, match=option):
+            value("auto")
+        return
+    torch.testing.assert_close(value("auto"), expected)
+
+
+def test_there_are_numeric_options():
+    assert {("ranknet", "sigma"), ("approx_ndcg", "temperature")} <= {each[:2] for each in numeric_options()}

@@ -32,7 +32,9 @@ class LeastSquares(RankerKind):
     def space(self, settings):
         return {"ridge": {"low": 0.01, "high": 100.0, "log": True}}
 
-    def fit(self, settings, train, validation=None, *, out=None, resume=False, progress=None, init_model=None):
+    def fit(
+        self, settings, train, validation=None, *, out=None, resume=False, progress=None, init_model=None, callbacks=()
+    ):
         x, y = np.asarray(train.features, dtype=np.float64), train.labels - train.labels.mean()
         weights = np.linalg.solve(x.T @ x + settings.get("ridge", 1.0) * np.eye(x.shape[1]), x.T @ y)
         return LinearModel(weights.astype(np.float32), dict(settings))

@@ -1,8 +1,11 @@
 """Losses as text: what is understood, and what is said about the rest."""
 
+import warnings
+
 import pytest
 import torch
 
+import rankgrad as rg
 from rankgrad import losses
 from rankgrad.losses import parse_loss
 
@@ -61,3 +64,40 @@ def test_who_cannot_hold_lists_out_says_so():
 def test_a_path_is_text(folder):
     with pytest.raises(ValueError, match=f"path must be a folder with the file weights.safetensors.*; got {folder}$"):
         parse_loss(f"neuralloss:path={folder}")
+
+
+def test_a_held_out_adaptation_without_the_training_loop_warns_once():
+    loss = parse_loss("learndcg:adapt=heldout")
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(SCORES, LABELS)
+    with pytest.warns(UserWarning, match="adapt=heldout has no effect in a custom training loop; use rankg") as seen:
+        loss(SCORES, LABELS).backward()
+    assert [warning.filename for warning in seen] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(SCORES, LABELS).backward()
+        parse_loss("learndcg")(SCORES, LABELS).backward()
+        torch.compile(parse_loss("learndcg:adapt=metric"), fullgraph=True, backend="eager")(SCORES, LABELS)
+
+
+@pytest.mark.parametrize("adapt", ["heldout", "metric"])
+def test_the_training_loop_does_not_warn_about_its_own_adaptation(adapt):
+    data = rg.data.load("synthetic:lists=20,features=10").train
+    settings = rg.training.Settings(model="linear", loss=f"learndcg:adapt={adapt}", epochs=2, device="cpu")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "adapt=")
+        model = rg.training.train(settings, data, progress=False)
+    assert len(model.history) == 2
+
+
+def test_lists_belong_in_the_call_of_a_learned_loss():
+    must = r"LearnDCG must get the lists when it is called, as in `loss = LearnDCG\(\); loss\(scores, labels, ...\)`"
+    for lists, named in (((SCORES, LABELS), {"offsets": [0, 3]}), ((SCORES, LABELS), {}), ((), {"labels": LABELS})):
+        with pytest.raises(TypeError, match=must):
+            losses.LearnDCG(*lists, **named)
+    assert losses.LearnDCG(3.0, alpha=2.0).learned()["gain_base"] == pytest.approx(3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gian_base'"):
+        losses.LearnDCG(gian_base=3.0)
+    with pytest.raises(AttributeError, match="has no attribute 'learndcg'; did you mean 'LearnDCG'"):
+        losses.learndcg  # noqa: B018

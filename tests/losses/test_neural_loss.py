@@ -240,7 +240,7 @@ def test_the_command_makes_a_loss(tmp_path):
     loss = parse_loss(f"neuralloss:path={tmp_path}")
     assert loss(SCORES, LABELS) != losses.NeuralLoss()(SCORES, LABELS)
     assert loss(SCORES, LABELS).isfinite()
-    assert "add --resume" in str(run(*arguments).exception)
+    assert "or add --resume" in str(run(*arguments).exception)
     assert run(*arguments, "--resume").exit_code == 0
 
 
@@ -260,7 +260,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path):
     ("make", "told"),
     [
         (lambda path: None, "path must be a folder with the file weights.safetensors, or the path of such a file; got"),
-        (lambda path: path.write_bytes(b"pickle"), "must be a complete, unchanged safetensors file; got"),
+        (lambda path: path.write_bytes(b"pickle"), r"must be a complete, unchanged safetensors file \(.*\); got"),
         (lambda path: write_tensors(path, {"a": torch.zeros(1)}), "must have format 'rankgrad neural loss', version 1"),
         (
             lambda path: write_tensors(

@@ -347,7 +347,7 @@ BAD_OPTIONS = {
         "listmle",
         {"ties": "first"},
     ),
-    "noise must be None if ties is not 'random'; got noise and 'efron'": (
+    "noise must be None unless ties is 'random'; got noise with ties='efron'": (
         "listmle",
         {"ties": "efron", "noise": torch.ones(1, 3)},
     ),
@@ -368,7 +368,10 @@ BAD_OPTIONS = {
     "discount must be one of 'log', 'curved'; got 'flat'": ("LearnDCG", {"discount": "flat"}),
     "learn must be one of 'gain', 'discount', 'alpha'; got 'beta'": ("LearnDCG", {"learn": ("beta",)}),
     "form must be one of 'mended', 'published'; got 'printed'": ("NeuralLoss", {"form": "printed"}),
-    "grades must be 3 or 5 (for other grades, use the option path); got 4": ("NeuralLoss", {"grades": 4}),
+    "grades must be 3 or 5 (for other labels, use the form 'mended', which needs no grades); got 4": (
+        "NeuralLoss",
+        {"grades": 4},
+    ),
 }
 
 

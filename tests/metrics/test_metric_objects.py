@@ -260,8 +260,8 @@ def test_rows_in_any_order_are_grouped_by_query():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"offsets": [0, 2]}, "at most one of mask, offsets and qid must be given; got offsets and qid"),
-        ({"mask": [True, True]}, "at most one of mask, offsets and qid must be given; got mask and qid"),
+        ({"offsets": [0, 2]}, "at most one of mask, offsets, qid and group must be given; got offsets and qid"),
+        ({"mask": [True, True]}, "at most one of mask, offsets, qid and group must be given; got mask and qid"),
         ({"qid": [1]}, r"qid must have one query id per row, \(2,\); got \(1,\)"),
         ({"qid": [1, 1.5]}, "qid must be integers or text; got fractions"),
         ({"ids": ["a"]}, r"ids must have one id per row, \(2,\); got \(1,\)"),
@@ -295,3 +295,53 @@ def test_one_long_list_among_many_short_ones_takes_little_memory():
         alone = metrics.evaluate(scores[None, rows], labels[None, rows], chosen, ids=ids[None, rows], bootstrap=0)
         for name in found:
             assert found.values[name][place] == pytest.approx(alone.values[name][0], rel=1e-6)
+
+
+def test_every_mapping_of_a_result_takes_every_spelling():
+    result = metrics.evaluate([[2.0, 1.0, 3.0]], [[2, 0, 1]], ["nDCG@10", "MRR"])
+    for mapping in (result.means, result.values, result.intervals, result.conventions):
+        assert mapping["MRR"] is mapping["rr"] is mapping[RR] is mapping["RR"]
+        assert mapping["ndcg@10"] is mapping["nDCG@10"]
+        assert list(mapping) == ["nDCG@10", "RR"]
+        with pytest.raises(KeyError, match="P@3"):
+            mapping["P@3"]
+    assert result["MRR"] == result["RR"]
+    again = pickle.loads(pickle.dumps(result))
+    assert again.intervals["MRR"] == result.intervals["RR"]
+    assert again.to_json() == result.to_json()
+
+
+def test_rows_are_grouped_by_the_lengths_of_lists():
+    scores, labels, wanted = [1.0, 3.0, 2.0, 5.0, 4.0], [1, 0, 0, 0, 1], ["nDCG", "RR(ties='trec')"]
+    expected = metrics.evaluate(scores, labels, wanted, offsets=[0, 3, 3, 5], ids=list("abcde"))
+    found = metrics.evaluate(scores, labels, wanted, group=[3, 0, 2], ids=list("abcde"))
+    assert found.to_json(values=True) == expected.to_json(values=True)
+    assert found.values["RR(ties='trec')"].tolist() == [pytest.approx(1 / 3), 0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"group": [3]}, "group must have the sum 2, the number of rows; got 3"),
+        ({"group": [1.5, 0.5]}, "group must be the sizes of the lists, integers of at least 0"),
+        ({"qid": [1, 1]}, "at most one of mask, offsets, qid and group must be given; got qid and group"),
+        ({"scores": [[1.0, 0.0]], "labels": [[1, 0]]}, r"scores must have one dimension, \(rows,\), if group is given"),
+    ],
+)
+def test_wrong_lengths_of_lists(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        metrics.evaluate(**{"scores": [1.0, 0.0], "labels": [1, 0], "group": [2], "metrics": "P@1", **arguments})
+
+
+def test_columns_of_a_filtered_frame_are_evaluated():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"s": [9.0, 1.0, 3.0, 2.0], "label": [2, 1, 0, 1], "q": ["x", "a", "b", "a"]}).iloc[1:]
+    found = metrics.evaluate(frame["s"], frame["label"], ["nDCG@10", "MRR"], qid=frame["q"])
+    assert (found.queries, found["MRR"]) == (("a", "b"), 0.5)
+    assert metrics.evaluate(frame["s"], frame["label"], "MRR", group=pd.Series([1, 2], index=[7, 8])).lists == 2
+
+
+def test_a_cutoff_is_no_option():
+    for make in (lambda: nDCG(k=10), lambda: parse_metric("nDCG:k=10"), lambda: parse_metric("nDCG(k=10)")):
+        with pytest.raises(ValueError, match=r"k must be written after @, as in nDCG@10; got the option k=10"):
+            make()

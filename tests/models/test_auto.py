@@ -9,7 +9,7 @@ import pytest
 
 import rankgrad as rg
 from rankgrad.models.auto import ensemble, final_model, portfolio, run, stored_lists, students
-from rankgrad.models.auto.search import Search, SearchSettings, reserve
+from rankgrad.models.auto.search import AutoSearch, SearchSettings, reserve
 from rankgrad.models.registry import kind_or_default, load
 from rankgrad.parallel.process_pool import Pool, Task, run_in_this_process
 
@@ -292,7 +292,7 @@ def test_the_ensemble_is_saved_and_loaded(lists, quick, tmp_path):
 def test_out_of_fold_scores_come_from_models_that_did_not_see_the_list(lists, quick, tmp_path):
     data = lists.train
     stored = stored_lists.StoredLists.write(data, tmp_path / "lists", 2, 0)
-    search = Search(SearchSettings(trials=2, folds=2), stored, tmp_path, run_in_this_process)
+    search = AutoSearch(SearchSettings(trials=2, folds=2), stored, tmp_path, run_in_this_process)
     list(search.run())
     entry = search.complete()[0]
     numbers, owner = stored.numbers(), np.repeat(stored.numbers(), data.lengths)

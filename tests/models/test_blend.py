@@ -10,6 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
@@ -188,9 +189,9 @@ def test_any_fitted_estimator_with_predict_is_a_part(parts, fitted, tmp_path):
     np.testing.assert_array_equal(again.predict(X, QID), both.predict(X, QID))
     np.testing.assert_array_equal(clone(both).fit(VX, VY, qid=VQID).weights_, both.weights_)
     for each in (both, blend([fitted, both]).fit(VX, VY, qid=VQID)):
-        with pytest.raises(ValueError, match=r"rankers must all be rankers of rankgrad to be saved.*; got LinearRegr"):
+        with pytest.raises(ValueError, match=r"rankers must all be rankers of rankgrad if .*; got LinearRegr"):
             each.save(tmp_path / "model")
-    with pytest.raises(ValueError, match="model must be a ranker of rankgrad to be saved"):
+    with pytest.raises(ValueError, match="model must be a ranker of rankgrad if it is saved"):
         both.model_.models[1].save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
@@ -234,3 +235,43 @@ def test_a_clone_keeps_the_fitted_rankers(fitted):
     again = clone(fitted)
     assert not hasattr(again, "model_")
     np.testing.assert_array_equal(again.fit(VX, VY, qid=VQID).weights_, fitted.weights_)
+
+
+def categorical_frame(lists, seed):
+    pd = pytest.importorskip("pandas")
+    features, _, qid = made(lists, 2, seed)
+    shop = np.random.default_rng(seed).choice(["a", "b", "c"], len(qid))
+    frame = pd.DataFrame({"bm25": features[:, 0], "shop": pd.Categorical(shop, categories=["a", "b", "c"])})
+    return frame.set_axis(range(len(frame), 0, -1)), (shop == "b") + (features[:, 0] > 0), qid
+
+
+def test_an_estimator_gets_the_rows_of_the_caller():
+    lightgbm = pytest.importorskip("lightgbm")
+    frame, y, qid = categorical_frame(30, 0)
+    order = np.argsort(qid, kind="stable")
+    sizes = np.unique(qid, return_counts=True)[1]
+    trees = lightgbm.LGBMRanker(n_estimators=5, min_child_samples=2, n_jobs=1, verbose=-1)
+    trees.fit(frame.iloc[order], y[order], group=sizes)
+    net = Ranker(model="linear", epochs=2).fit(frame, y, qid=qid)
+    other, labels, groups = categorical_frame(20, 1)
+    both = blend([trees, net]).fit(other, labels, qid=groups)
+    alone = blend([trees]).fit(other, labels, qid=groups)
+    for one in (alone, blend([alone]).fit(other, labels, qid=groups)):
+        ours, theirs = one.predict(other, groups), trees.predict(other)
+        for rows in (groups == query for query in np.unique(groups)):
+            theirs[rows] -= theirs[rows].mean()
+            theirs[rows] /= max(theirs[rows].std(), 1e-3)  # nearly equal scores count as equal
+        np.testing.assert_allclose(ours, theirs, atol=1e-3)
+    scores = both.predict(other, groups)
+    np.testing.assert_array_equal(both.predict(other.assign(more=1)[["more", "shop", "bm25"]], groups), scores)
+    assert both.score(other, labels, qid=groups) > 0.8
+    assert both.rank(other, groups).min() == 1
+    again = pickle.loads(pickle.dumps(both))
+    np.testing.assert_array_equal(again.predict(other, groups), scores)
+    with pytest.raises(ValueError, match="X must be the rows of a data frame for LGBMRanker, which has categorical"):
+        both.feature_importance(other, labels, groups, repeats=1)
+
+
+def test_a_blend_in_a_search_without_query_ids_still_says_so(parts):
+    with pytest.raises(ValueError, match="scikit-learn must pass qid to score"):
+        cross_val_score(blend(parts), X, Y, params={"qid": QID}, error_score="raise")

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from rankgrad import models
 from rankgrad.data import from_arrays
-from rankgrad.models.calibration import fit_calibration
+from rankgrad.models.calibration import LogisticCurve, fit_calibration
 from rankgrad.models.reliability import expected_calibration_error, measure_reliability
 
 RNG = np.random.default_rng(0)
@@ -74,6 +74,46 @@ def test_bad_input_is_one_sentence():
         fit_calibration(np.full(400, np.nan), DATA)
     with pytest.raises(ValueError, match="data must contain held-out lists with documents; got no documents"):
         fit_calibration(SCORES[:0], DATA.take(slice(0)))
+    for wrong in (SCORES[:10], SCORES[:, None]):
+        with pytest.raises(ValueError, match=r"^scores must have the shape \(400,\), one score per document; got \(\d"):
+            fit_calibration(wrong, DATA)
+    with pytest.raises(ValueError, match=r"^scores must differ between documents; got equal scores$"):
+        fit_calibration(np.ones(400), DATA)
+    with pytest.raises(ValueError, match=r"^offsets must end with 3, the number of documents; got 2$"):
+        measure_reliability([0.2, 0.3, 0.4], [0, 1, 1], [0, 2])
+    for bins in (0, True, 2.5):
+        with pytest.raises(ValueError, match=f"^bins must be an integer of at least 1; got {bins}$"):
+            expected_calibration_error([0.2], [1], bins=bins)
+    assert expected_calibration_error([0.2, 0.3], [0, 1], bins=np.int64(2)) == pytest.approx(0.45)
+
+
+@pytest.mark.parametrize("factor", [1e300, 1e-30, 1e-200])
+@pytest.mark.parametrize("method", ["isotonic", "platt"])
+def test_probabilities_do_not_depend_on_the_unit_of_the_scores(method, factor):
+    expected = fit_calibration(SCORES, DATA, method=method).values(SCORES)
+    found = fit_calibration(SCORES * factor, DATA, method=method).values(SCORES * factor)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_differences_too_small_for_a_logistic_function_are_refused():
+    must = "scores must have larger differences for the method platt"
+    with pytest.raises(ValueError, match=f"^{must}; got the standard deviation "):
+        fit_calibration(SCORES * 1e-310, DATA)
+
+
+def test_infinite_scores_have_probabilities():
+    scores = np.array([-np.inf, 0.0, np.inf])
+    np.testing.assert_array_equal(LogisticCurve(0.0, 0.0)(scores), [0.5, 0.5, 0.5])
+    np.testing.assert_array_equal(LogisticCurve(1e-9, 0.0)(scores), [0.0, 0.5, 1.0])
+    assert np.isnan(LogisticCurve(0.0, 0.0)(np.array([np.nan])))
+
+
+def test_empty_lists_do_not_change_reliability():
+    given = ([0.2, 0.3, 0.4, 0.9], [0, 1, 0, 1])
+    with_empty = measure_reliability(*given, [0, 0, 2, 2, 4, 4])
+    without = measure_reliability(*given, [0, 2, 4])
+    assert (with_empty.ece, with_empty.interval) == (without.ece, without.interval)
+    assert (with_empty.lists, without.lists) == (5, 2)
 
 
 def test_saved_exported_and_removed_with_new_weights(tmp_path):

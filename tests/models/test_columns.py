@@ -1,6 +1,7 @@
 """Missing, categorical and sparse columns: equal to doing it by hand, with every kind of ranker; saved and exported."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from sklearn.impute import SimpleImputer
 
 import rankgrad as rg
 from rankgrad.data import Preprocessing, from_arrays
+from rankgrad.data.categories import encode, find_categories
 from rankgrad.data.preprocessing.missing_values import INDICATED
+from rankgrad.data.tables.reader import read_columns, stream_table
 from rankgrad.models import load
+from rankgrad.models.registry import kind_of
 from rankgrad.training.model import Model
 
 pd = pytest.importorskip("pandas")
@@ -85,7 +89,7 @@ def test_missing_values_are_an_error_by_default():
     with pytest.raises(ValueError, match="infinity"):
         network(missing="mean").fit(np.where(np.isnan(HOLES), np.inf, HOLES), Y, qid=QID)
     data = from_arrays(HOLES, Y, qid=QID, missing=np.nan)[0]
-    with pytest.raises(ValueError, match=r"features must not be NaN \(or set missing to"):
+    with pytest.raises(ValueError, match=r"missing must be 'zero', .*; got missing values in the features 3, 4"):
         rg.training.train(rg.training.Settings(epochs=1), data)
 
 
@@ -152,8 +156,9 @@ def test_categories_of_trees_are_those_of_the_framework(framework, tmp_path):
     np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", rows), ranker.predict(frame), atol=1e-5)
     found = ranker.explain(frame, Y, qid=QID, query=3)
     assert found.contributions.sum() == pytest.approx(found.scores[0] - found.scores[1], abs=1e-5)
-    strange = frame.assign(shop="yak")  # an unknown category is a missing category
-    np.testing.assert_array_equal(ranker.predict(strange), ranker.predict(frame.assign(shop=None)))
+    with pytest.warns(UserWarning, match="100% of the values of the categorical column 'shop' are unknown"):
+        strange = ranker.predict(frame.assign(shop="yak"))  # an unknown category is a missing category
+    np.testing.assert_array_equal(strange, ranker.predict(frame.assign(shop=None)))
 
 
 def test_embeddings_learn_categories(tmp_path):
@@ -172,7 +177,8 @@ def test_embeddings_learn_categories(tmp_path):
     ranker.model_.export(tmp_path / "model.onnx")
     given = np.column_stack([X, codes(SHOP)]).astype(np.float32)
     np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", given), ranker.predict(TYPED), atol=1e-5)
-    unknown = ranker.predict(FRAME.assign(shop="yak"))
+    with pytest.warns(UserWarning, match="are unknown to the model"):
+        unknown = ranker.predict(FRAME.assign(shop="yak"))
     np.testing.assert_array_equal(unknown, ranker.predict(FRAME.assign(shop=None)))
     assert np.isfinite(unknown).all()
 
@@ -224,6 +230,107 @@ def test_wrong_categories_in_a_saved_model_are_refused(wrong, tmp_path):
         rg.Ranker.load(tmp_path)
 
 
+def fresh(kind, **options):
+    return network(**options) if kind == "network" else trees(kind, **options)
+
+
+@pytest.mark.parametrize("kind", ["network", *TREES])
+def test_a_warm_start_keeps_the_categories_of_the_first_model(kind):
+    known = SHOP != "ant"
+    first = fresh(kind, categorical=["shop"]).fit(FRAME[known], Y[known], qid=QID[known])
+    assert first.categories_ == {FEATURES: ("bee", "cat", "dog", "eel", "fox")}
+    more = fresh(kind).fit(TYPED, Y, qid=QID, init_model=first)
+    assert more.categories_ == more.model_.categories == first.categories_
+    data = rg.data.from_frame(TYPED.assign(qid=QID, label=Y))
+    np.testing.assert_array_equal(more.predict(TYPED), more.model_.score_lists(data))
+    # The first model also says which columns are categorical, and their order.
+    other = fresh(kind).fit(FRAME[FRAME.columns[::-1]], Y, qid=QID, init_model=first)
+    np.testing.assert_array_equal(other.predict(FRAME), more.predict(TYPED))
+
+
+@pytest.mark.parametrize("kind", ["network", *TREES])
+def test_a_number_is_the_same_category_in_every_precision(kind):
+    sizes = RNG.choice([0.1, 0.7, 2.0, 1e-5], len(X))
+    wide, narrow = FRAME.assign(shop=sizes), FRAME.assign(shop=sizes.astype(np.float32))
+    ranker = fresh(kind, categorical=["shop"]).fit(narrow, Y, qid=QID)
+    assert ranker.categories_ == {FEATURES: ("2", "0.1", "0.7", "1e-05")}
+    expected = ranker.predict(narrow)
+    for same in (wide, FRAME.assign(shop=sizes.astype(str))):
+        np.testing.assert_array_equal(ranker.predict(same), expected)
+        np.testing.assert_array_equal(fresh(kind, categorical=["shop"]).fit(same, Y, qid=QID).predict(same), expected)
+
+
+def test_texts_of_numbers():
+    assert find_categories(np.array([16777217, 16777216]), "id") == ("16777216", "16777217")
+    assert find_categories(["0.30000000000000004", "0.3", "0.30", "inf", "-2.5", 1e-4, "1e-04"], "size") == (
+        *("-2.5", "0.0001", "0.3", "0.30", "inf"),
+    )
+    old = ("0.10000000149011612", "1.0", "1")  # as version 0.1 saved them
+    found = encode(np.array([np.float32(0.1), 0.1, "0.1", "1.0", 1, 1.0], dtype=object), old, "size")
+    np.testing.assert_array_equal(found, [0, 0, 0, 1, 2, 2])
+
+
+def test_a_warning_if_most_categories_are_unknown(tmp_path):
+    ranker = network(epochs=1).fit(TYPED, Y, qid=QID)
+    strange = np.where(np.arange(len(X)) % 4 > 0, "yak", SHOP).astype(object)
+    strange[::8] = None
+    frame = FRAME.assign(shop=strange, qid=QID, label=Y)
+    must = "86% of the values of the categorical column 'shop' are unknown to the model, and are treated as missing"
+    frame.to_parquet(tmp_path / "a.parquet")
+    columns, names = rg.data.Columns(qid="qid", label="label"), ranker.model_.feature_names
+    known = {"shop": ranker.categories_[FEATURES]}
+    for score in (
+        lambda: ranker.predict(frame[FRAME.columns]),
+        lambda: ranker.model_.score_lists(rg.data.from_frame(frame, categorical=["shop"])),
+        lambda: ranker.model_.explain(rg.data.from_frame(frame, categorical=["shop"]), 3),
+        lambda: read_columns(tmp_path / "a.parquet", columns, model=names, categories=known),
+        lambda: [*stream_table(tmp_path / "a.parquet", columns, model=names, categories=known, documents=50)],
+    ):
+        with pytest.warns(UserWarning, match="of the values of the categorical column 'shop'") as caught:
+            score()
+        assert len(caught) == 1
+        assert str(caught[0].message) == must or "explain" in str(score.__code__.co_names)
+    half = FRAME.assign(shop=np.where(np.arange(len(X)) % 2, "yak", SHOP))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranker.predict(half)
+        ranker.predict(FRAME.assign(shop=None))
+
+
+@pytest.mark.parametrize("kind", ["network", *TREES])
+def test_categories_for_a_model_of_numbers_are_refused(kind):
+    frame = FRAME.assign(shop=codes(SHOP), qid=QID, label=Y)
+    ranker = fresh(kind).fit(frame[FRAME.columns], Y, qid=QID)
+    data = rg.data.from_frame(frame, categorical=["shop"])
+    with pytest.raises(ValueError, match="feature 'shop' must have numbers, as in the training data; got categories"):
+        ranker.model_.score_lists(data)
+    with pytest.raises(ValueError, match="feature 'shop' must have numbers"):
+        fresh(kind, categorical=["shop"]).fit(TYPED, Y, qid=QID, init_model=ranker)
+
+
+@pytest.mark.parametrize("kind", ["network", *TREES])
+def test_a_categorical_column_without_any_value(kind, tmp_path):
+    ranker = fresh(kind, categorical=["shop"]).fit(FRAME.assign(shop=None), Y, qid=QID)
+    ranker.save(tmp_path)
+    loaded = type(ranker).load(tmp_path)
+    assert loaded.categories_ == {FEATURES: ()}
+    with pytest.warns(UserWarning, match="100% of the values"):
+        np.testing.assert_array_equal(loaded.predict(FRAME), ranker.predict(FRAME.assign(shop=None)))
+
+
+@pytest.mark.parametrize("kind", ["network", *TREES])
+def test_names_of_columns(kind):
+    twice = FRAME.rename(columns={"x1": "x0"})
+    must = "X must have distinct column names; got the repeated names 'x0'"
+    with pytest.raises(ValueError, match=must):
+        fresh(kind, categorical=["shop"]).fit(twice, Y, qid=QID)
+    with pytest.raises(ValueError, match=must):
+        fresh(kind).fit(TYPED, Y, qid=QID).predict(twice)
+    numbered = FRAME.set_axis(range(FEATURES + 1), axis=1)
+    ranker = fresh(kind, categorical=[FEATURES]).fit(numbered, Y, qid=QID)
+    np.testing.assert_array_equal(ranker.predict(numbered), fresh(kind).fit(TYPED, Y, qid=QID).predict(TYPED))
+
+
 def test_a_blend_of_rankers_with_categories(tmp_path):
     both = rg.blend([network().fit(TYPED, Y, qid=QID), trees("lightgbm").fit(TYPED, Y, qid=QID)])
     both.fit(TYPED, Y, qid=QID)
@@ -236,6 +343,14 @@ def test_a_blend_of_rankers_with_categories(tmp_path):
         rg.blend([both.rankers[0], other]).fit(TYPED, Y, qid=QID)
     data = rg.data.from_frame(FRAME.assign(qid=QID, label=Y), categorical=["shop"])
     np.testing.assert_allclose(load(tmp_path / "blend").score_lists(data), expected, atol=1e-6)
+    # Lists with other codes for the same categories give the same weights.
+    known = SHOP != "ant"
+    parts = [network(categorical=["shop"], seed=seed).fit(FRAME[known], Y[known], qid=QID[known]) for seed in (0, 1)]
+    for seed, part in enumerate(parts):
+        part.save(tmp_path / str(seed))
+    settings = {"model": "blend", "parts": [str(tmp_path / "0"), str(tmp_path / "1")]}
+    again = kind_of("blend").fit(settings, data)
+    np.testing.assert_array_equal(again.weights, rg.blend(parts).fit(FRAME, Y, qid=QID).weights_)
 
 
 # Sparse matrices
@@ -278,6 +393,42 @@ def test_sparse_rows_in_xgboost_are_missing(tmp_path):
     np.testing.assert_allclose(ranker.model_.shap_values(ZEROS).sum(1), ranker.predict(CSR), atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["network", *TREES])
+def test_stored_zeros_and_duplicates_change_nothing(kind):
+    wide = CSR.tocoo()
+    extra = RNG.integers(0, [[len(X)], [40]], (2, 3_000))  # stored zeros, some of them at the places of other values
+    same = sparse.csr_matrix(
+        (np.append(wide.data, np.zeros(3_000, np.float32)), np.hstack([wide.coords, extra])), shape=CSR.shape
+    )
+    double = sparse.csr_matrix((np.repeat(CSR.data / 2, 2), np.repeat(CSR.indices, 2), CSR.indptr * 2), CSR.shape)
+    expected = fresh(kind).fit(CSR, Y, qid=QID)
+    for given in (same, double):
+        before = given.copy()
+        ranker = fresh(kind).fit(given, Y, qid=QID)
+        np.testing.assert_array_equal(ranker.predict(given), expected.predict(CSR))
+        np.testing.assert_array_equal(ranker.predict(CSR), expected.predict(CSR))
+        np.testing.assert_array_equal(expected.model_.score(given), expected.predict(CSR))
+        for part in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(given, part), getattr(before, part))
+    offsets = np.append(np.arange(0, len(X), LENGTH), len(X))
+    data = rg.data.Dataset(same, Y.astype(np.float32), offsets, np.arange(LISTS))
+    assert data.features.nnz == CSR.nnz
+    np.testing.assert_array_equal(data.features.toarray(), ZEROS)
+
+
+@pytest.mark.parametrize("kind", ["network", "blend", *TREES])
+def test_explanations_of_sparse_rows_are_those_of_dense_rows(kind):
+    if kind == "blend":
+        ranker = rg.blend([network().fit(CSR, Y, qid=QID), trees("xgboost").fit(CSR, Y, qid=QID)]).fit(CSR, Y, qid=QID)
+    else:
+        ranker = fresh(kind).fit(CSR, Y, qid=QID)
+    found = ranker.explain(CSR, Y, qid=QID, query=3, documents=(1, 2))
+    expected = ranker.explain(ZEROS, Y, qid=QID, query=3, documents=(1, 2))
+    assert found.to_dict() == expected.to_dict()
+    assert np.abs(found.contributions).max() > 0
+    assert np.abs(found.losses).max() > 0
+
+
 def test_sparse_rows_with_missing_values():
     holes = CSR.copy()
     holes.data[::9] = np.nan
@@ -293,8 +444,8 @@ def test_sparse_rows_with_missing_values():
 def test_an_automatic_search_with_missing_values_and_categories(tmp_path):
     frame = pd.DataFrame(HOLES, columns=FRAME.columns[:-1]).assign(shop=SHOP).astype({"shop": "category"})
     with pytest.raises(ValueError, match="X must not contain NaN"):
-        rg.AutoRanker(trials=2, folds=2).fit(frame, Y, qid=QID)
-    ranker = rg.AutoRanker(trials=2, folds=2, missing="mean").fit(frame, Y, qid=QID)
+        rg.AutoRanker(trials=2, folds=2, missing="error").fit(frame, Y, qid=QID)
+    ranker = rg.AutoRanker(trials=2, folds=2).fit(frame, Y, qid=QID)
     assert ranker.score(frame, Y, qid=QID) > 0.85
     ranker.save(tmp_path / "model")
     loaded = rg.AutoRanker.load(tmp_path / "model")

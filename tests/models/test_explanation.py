@@ -185,6 +185,84 @@ def test_terms_sum_to_the_gap_and_tables_have_every_feature():
     assert [each["rank"] for each in told["documents"]] == [*found.ranks]
 
 
+def shops(count=40, length=6):
+    """Lists in which a category decides about the label, in another order than that of its code."""
+    pd, rng = pytest.importorskip("pandas"), np.random.default_rng(3)
+    shop = rng.choice(["a", "b", "c", "d", None], count * length)
+    x, y = rng.normal(size=(count * length, 2)), np.isin(shop, ["a", "d"]).astype(int)
+    frame = pd.DataFrame({"bm25": x[:, 0], "shop": shop, "age": x[:, 1]})
+    return frame, y, np.repeat(np.arange(count), length)
+
+
+@pytest.mark.parametrize("kind", ["network", "lightgbm", "xgboost"])
+def test_explanations_of_categories(kind):
+    options = {"holdout": 0.0, "categorical": ["shop"]}
+    if kind == "network":
+        ranker = rg.Ranker(model="mlp:widths=16", epochs=20, lr=0.02, **options)
+    else:
+        ranker = quick(kind, **options, **({"cat_smooth": 1, "min_data_in_leaf": 5} if kind == "lightgbm" else {}))
+    frame, y, qid = shops()
+    ranker.fit(frame, y, qid=qid)
+    found = ranker.explain(frame, y, qid=qid, query=2, documents=(1, 3))
+    one = frame[qid == 2]
+    expected = [None if shop is None else shop for shop in one["shop"].iloc[[0, 2]].tolist()]
+    assert found.shown_values(1) == expected
+    assert {row["feature"]: row["values"] for row in found.to_dict()["features"]}["shop"] == expected
+    assert found.to_frame().set_index("feature").loc["shop", "value of document 1"] == expected[0]
+    # Without the feature, all categories of the list are missing.
+    for shop in (one["shop"], "d"):
+        given = frame.copy()
+        given.loc[qid == 2, "shop"] = shop
+        found = ranker.explain(given, y, qid=qid, query=2)
+        scores = ranker.predict(given.assign(shop=None)[qid == 2])
+        changed = rg.metrics.ndcg(scores, y[qid == 2], offsets=np.array([0, 6]), k=10)
+        assert found.losses[1] == pytest.approx(found.value - float(changed), abs=1e-6)
+    # A data set with other codes gives the same explanation.
+    some = pytest.importorskip("pandas").DataFrame(one).assign(qid="q", label=y[qid == 2])
+    data = rg.data.from_frame(some[some["shop"] != "a"], categorical=["shop"])
+    other = ranker.model_.explain(data, "q")
+    mask = (one["shop"] != "a").to_numpy()
+    same = ranker.explain(one[mask], y[qid == 2][mask], qid=["q"] * mask.sum(), query="q")
+    assert str(other) == str(same)
+    if kind == "network":
+        own, expected = (
+            ranker.model_.feature_importance(each, method="gradient").values
+            for each in (data, ranker._lists(one[mask], y[qid == 2][mask], ["q"] * mask.sum(), None, reset=False)[0])
+        )
+        np.testing.assert_array_equal(own, expected)
+
+
+def test_an_explanation_prints_a_table():
+    found = rg.models.ListExplanation(
+        query="q",
+        documents=("x", "y"),
+        labels=(2.0, 0.0),
+        ranks=(1, 2),
+        scores=(1.5, 0.25),
+        names=("bm25", "shop"),
+        contributions=np.array([0.25, 1.0]),
+        others={},
+        values=np.array([[3.5, 1.0], [1.0, np.nan]], dtype=np.float32),
+        method="TreeSHAP differences",
+        error=0.0,
+        metric="nDCG@10",
+        value=0.75,
+        losses=np.array([0.0, 0.125]),
+        categories={1: ("books", "toys")},
+    )
+    assert str(found).splitlines() == [
+        "query q, nDCG@10 0.7500",
+        "A: x, rank 1, score 1.5000, label 2",
+        "B: y, rank 2, score 0.2500, label 0",
+        "feature  score A - B     A        B  loss of nDCG@10",
+        "shop         +1.0000  toys  missing          +0.1250",
+        "bm25         +0.2500   3.5        1                0",
+        "The contributions to score A - B sum to +1.2500 (TreeSHAP differences).",
+        "loss of nDCG@10: decrease of the metric if the feature is replaced by its mean in the list, "
+        "and a category by a missing value.",
+    ]
+
+
 class Foreign(rg.models.TrainedModel):
     """A model of a kind without contributions."""
 

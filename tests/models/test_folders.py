@@ -26,6 +26,7 @@ from rankgrad.lock import locked
 from rankgrad.models import load as read_model
 from rankgrad.surrogate import PretrainSpec, pretrain
 from rankgrad.training import Model, Settings, train
+from rankgrad.trees import TreeRanker
 
 DATA = "synthetic:lists=20,features=10"
 LISTS = load(DATA)
@@ -73,13 +74,13 @@ def flip(path, place):
 def test_a_flipped_bit_in_a_model_is_noticed(run, name, after):
     content = (run / name).read_bytes()
     flip(run / name, -3 if after is None else content.index(after) + len(after))
-    with pytest.raises(ValueError, match=rf"^{run}/{name} must be [^\n]* got [^\n]*restore it from a copy[^\n]*$"):
+    with pytest.raises(ValueError, match=rf"^{run}/{name} must be [^\n]*restore the file[^\n]*; got [^\n]+$"):
         Model.load(run)
 
 
 def test_a_flipped_bit_in_a_checkpoint_is_noticed(run):
     flip(run / "last.safetensors", -5)
-    with pytest.raises(ValueError, match=r"last\.safetensors must be .* got damaged content: restore it from a copy"):
+    with pytest.raises(ValueError, match=r"last\.safetensors must be .*restore the file.*; got damaged content"):
         resume(run)
 
 
@@ -95,8 +96,6 @@ def test_a_flipped_bit_in_a_blend_or_in_trees_is_noticed(tmp_path):
     with pytest.raises(ValueError, match="must contain the parts with which the blend was saved"):
         read_model(tmp_path / "blend")
     pytest.importorskip("lightgbm")
-    from rankgrad.trees import TreeRanker
-
     TreeRanker(trees=2, num_leaves=3, threads=1).fit(X, y, qid=qid).save(tmp_path / "trees")
     read_model(tmp_path / "trees")
     path = tmp_path / "trees" / "model.txt"
@@ -283,3 +282,24 @@ def test_a_training_that_diverges_says_so(tmp_path):
     result = command(*COMMAND[:-1], 3, "--lr", 1e9, "--out", tmp_path / "command")
     assert result.output.count("warning: training diverges") == 1
     assert "training diverges" not in command(*COMMAND, "--out", tmp_path / "well").output
+
+
+def test_a_model_is_not_saved_over_a_training_run(tmp_path):
+    X, qid = np.random.default_rng(0).normal(size=(60, 2)), np.repeat(np.arange(12), 5)
+    y = (X[:, 0] > 0).astype(int)
+    net = Ranker(model="linear", epochs=1, out=tmp_path / "run").fit(X, y, qid=qid)
+    trees = TreeRanker(trees=2, num_leaves=3, threads=1).fit(X, y, qid=qid)
+    both = blend([net, trees]).fit(X, y, qid=qid)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    (tmp_path / "command").mkdir()
+    (tmp_path / "command" / "run.json").write_text("{}")
+    for ranker in (net, trees, both):
+        for model in (ranker, ranker.model_):
+            with pytest.raises(ValueError, match=r"\(choose another folder\); got a folder with last\.safetensors"):
+                model.save(tmp_path / "run")
+            with pytest.raises(ValueError, match=r"must be a folder without a training run .* with run\.json"):
+                model.save(tmp_path / "command")
+            model.save(tmp_path / "saved")  # replaces the earlier model
+            model.save(tmp_path / "saved")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == files
+    assert [path.name for path in (tmp_path / "command").iterdir()] == ["run.json"]

@@ -189,3 +189,10 @@ def test_presets_have_the_papers_settings():
         )
     with pytest.raises(TypeError):
         of["smoothi-dnn"].options["widths"] = [1]
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "XGBoost", "lightgbm:num_leaves=7"])
+def test_trees_are_another_estimator(name):
+    told = rf"trees.*rankgrad.trees.TreeRanker\('{name.lower().partition(':')[0]}'\)"
+    with pytest.raises(ValueError, match=told):
+        rankers.parse_ranker(name)

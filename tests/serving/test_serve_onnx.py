@@ -1,10 +1,13 @@
 """The example server: it answers with the scores of the model, and with a sentence if a request is wrong."""
 
+import http.client
 import json
+import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -14,18 +17,24 @@ from small_trees import lists, plan
 from rankgrad.trees.boosting import boost
 
 
+@contextmanager
+def serving(path):
+    command = [sys.executable, ROOT / "examples" / "serve_onnx.py", path, "0"]  # port 0: a free port
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.kill()
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     pytest.importorskip("onnxruntime")
     model = boost(plan("lightgbm"), lists(0, nan=True), None)
     path = tmp_path_factory.mktemp("served") / "model.onnx"
     model.export(path)
-    command = [sys.executable, ROOT / "examples" / "serve_onnx.py", path, "0"]  # port 0: a free port
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            yield model, server.stdout.readline().strip()
-        finally:
-            server.kill()
+    with serving(path) as address:
+        yield model, address
 
 
 def ask(address, content):
@@ -41,10 +50,77 @@ def test_the_server_answers_with_the_scores_of_the_model(served):
     np.testing.assert_allclose(scores, model.score(rows), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("content", [b"{", b"{}", b'{"features": [[1, 2]]}', b'{"features": ["a"]}'])
-def test_a_wrong_request_has_an_answer(served, content):
+def refused(address, content):
+    """Return the error of an answer with status 400."""
     with pytest.raises(urllib.error.HTTPError) as caught:
-        ask(served[1], content)
+        ask(address, content)
     with caught.value as answer:
         assert answer.code == 400
-        assert json.loads(answer.read())["error"]
+        return json.loads(answer.read())["error"]
+
+
+WRONG = [b"{", b"{}", b"[]", b'{"features": [[1, 2]]}', b'{"features": ["a"]}', b'{"features": []}', b"[" * 9999]
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_a_wrong_request_has_an_answer(served, content):
+    must = "request must be a JSON object with features, a list of rows of numbers; got the error "
+    assert refused(served[1], content).startswith(must)
+
+
+@pytest.mark.parametrize("value", ["1e39", "-1e39", "Infinity"])
+def test_a_number_beyond_float32_is_refused(served, value):
+    assert refused(served[1], f'{{"features": [[1, 2, 3, {value}]]}}'.encode()) == (
+        "features must be float32 numbers, or null for a missing value; got infinity"
+    )
+
+
+def test_a_model_that_takes_no_missing_values(tmp_path):
+    """Its scores would be NaN, which JSON does not have."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, number = onnx.helper, onnx.TensorProto.FLOAT
+    features = helper.make_tensor_value_info("features", number, ["lists", "documents", 2])
+    mask = helper.make_tensor_value_info("mask", onnx.TensorProto.BOOL, ["lists", "documents"])
+    scores = helper.make_tensor_value_info("scores", number, ["lists", "documents"])
+    total = helper.make_node("ReduceSum", ["features", "axis"], ["scores"], keepdims=0)
+    axis = onnx.numpy_helper.from_array(np.array([-1]), "axis")
+    graph = helper.make_graph([total], "sums", [features, mask], [scores], [axis])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
+    with serving(tmp_path / "model.onnx") as address:
+        assert ask(address, b'{"features": [[1, 2], [3, 4]]}') == {"scores": [3, 7]}
+        must = "scores must be finite; got NaN or infinity"
+        hint = "the model takes no null, or a feature is too large"
+        assert refused(address, b'{"features": [[1, 2], [3, null]]}') == f"{must}: {hint}"
+        assert refused(address, b'{"features": [[3e38, 3e38]]}') == f"{must}: {hint}"
+
+
+HEADERS = [
+    (b"Content-Length: -1", 400), (b"Content-Length: 1_0", 400), (b"Content-Length: " + b"9" * 5000, 400),
+    (b"Content-Length: 10000001", 413), (b"X: 1", 411), (b"Transfer-Encoding: chunked", 411),
+    (b"Transfer-Encoding: chunked\r\nContent-Length: 2", 411),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("header", "status"), HEADERS, ids=lambda value: str(value)[:40])
+def test_a_body_that_cannot_be_read_ends_the_connection(served, header, status):
+    port = int(served[1].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(4096), b""))  # until the server ends the connection
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert head.count(b"HTTP/1.1") == 1
+    assert json.loads(body)["error"].startswith("Content-Length must be ")
+
+
+def test_an_open_connection_answers_more_than_once(served):
+    model, address = served
+    client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)
+    for _ in range(3):
+        client.request("POST", "/", b'{"features": [[1, 2, 3, 4]]}')
+        with client.getresponse() as answer:
+            (score,) = json.loads(answer.read())["scores"]
+        assert score == pytest.approx(model.score(np.array([[1, 2, 3, 4]]))[0], abs=1e-5)
+    client.close()

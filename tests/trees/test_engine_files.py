@@ -9,6 +9,7 @@ import pytest
 from engine_interpreters import scores_of
 from small_trees import every_framework, lists, plan
 
+from rankgrad.atomic_files import read_json, write_json
 from rankgrad.models import load
 from rankgrad.trees import engine_files, tree_arrays
 from rankgrad.trees.boosting import boost
@@ -16,6 +17,7 @@ from rankgrad.trees.engine_scores import engine_scores
 from rankgrad.trees.tree_arrays import Forest, Tree
 
 NAMES = [f"feature_{number}" for number in range(1, 5)]
+UNBRANCHED = "model must be trained without missing values for the format ranklib, which reads a missing value as 0"
 WHOLE, MISSING = lists(0), lists(0, nan=True)
 ZEROS = dataclasses.replace(WHOLE, features=np.where(np.abs(WHOLE.features) < 0.5, np.float32(0), WHOLE.features))
 TINY = dataclasses.replace(WHOLE, features=WHOLE.features * np.array([1e-9, -1e-20, 1e7, 1], dtype=np.float32))
@@ -74,10 +76,68 @@ def test_missing_values_have_their_branch(framework, format, tmp_path):
 @every_framework
 def test_ranklib_refuses_a_model_that_was_trained_with_missing_values(framework, tmp_path):
     model = boost(plan(framework), MISSING, None)
-    must = "model must be trained without missing values for the format ranklib, which has no branch for them"
-    with pytest.raises(ValueError, match=rf"^{must}; got \d+ splits with such a branch$"):
+    with pytest.raises(ValueError, match=rf"^{UNBRANCHED}; got \d+ splits that send a missing value to another side$"):
         model.export(tmp_path / "model.txt", format="ranklib")
     assert not [*tmp_path.iterdir()]
+
+
+def all_right(nan):
+    """Rows whose missing values have the labels of large numbers: all splits send missing values to the right."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(len(WHOLE.labels), 4)).astype(np.float32)
+    labels = (rows[:, 0] > 0.3).astype(np.float32)
+    if nan:
+        rows[:, 0] = np.where(rows[:, 0] > 1, np.float32(np.nan), rows[:, 0])
+    return dataclasses.replace(WHOLE, features=rows, labels=labels)
+
+
+@every_framework
+def test_missing_values_that_all_splits_send_right(framework, tmp_path):
+    """The file of XGBoost is then that of a training without missing values, so the model must record which it was."""
+    size = {"lightgbm": {"num_leaves": 2}, "xgboost": {"max_depth": 1}}[framework]
+    model = boost(plan(framework, **size), all_right(nan=True), None)
+    forest = tree_arrays.read_splits(model.content(), framework, "onnx")
+    assert not any(tree.missing_left[tree.left != -1].any() for tree in forest.trees)
+    model.save(tmp_path / "saved")
+    more = boost(plan(framework, **size), all_right(nan=False), None, init_model=model)
+    for kept in (model, load(tmp_path / "saved"), more):
+        assert kept.trained_missing
+        with pytest.raises(ValueError, match=f"^{UNBRANCHED}; got"):
+            kept.export(tmp_path / "model.txt", format="ranklib")
+        kept.export(tmp_path / "model.json", format="solr")
+        found = scores_of(tmp_path / "model.json", "solr", all_right(nan=True).features, NAMES)
+        np.testing.assert_allclose(found, kept.score(all_right(nan=True).features), atol=1e-6)
+
+
+@every_framework
+def test_a_model_that_records_nothing_about_missing_values(framework, tmp_path):
+    """A file of LightGBM contains the kind of missing values of each split, a file of XGBoost does not."""
+    model = boost(plan(framework), WHOLE, None)
+    model.save(tmp_path / "saved")
+    assert load(tmp_path / "saved").trained_missing is False
+    config = read_json(tmp_path / "saved" / "config.json")
+    del config["trained_missing"]
+    write_json(tmp_path / "saved" / "config.json", config, seal=True)
+    old = load(tmp_path / "saved")
+    assert old.trained_missing is None
+    assert boost(plan(framework, trees=1), WHOLE, None, init_model=old).trained_missing is None
+    assert boost(plan(framework, trees=1), MISSING, None, init_model=old).trained_missing is True
+    old.export(tmp_path / "model.json", format="solr")
+    assert ("missing" in (tmp_path / "model.json").read_text()) == (framework == "xgboost")
+    if framework == "lightgbm":
+        old.export(tmp_path / "model.txt", format="ranklib")
+    else:
+        with pytest.raises(ValueError, match=f"^{UNBRANCHED}; got"):
+            old.export(tmp_path / "model.txt", format="ranklib")
+
+
+def test_splits_that_send_missing_values_left_without_missing_values_in_training(tmp_path):
+    """XGBoost's exact method does so. The rule has no meaning, so RankLib can express the model."""
+    model = boost(plan("xgboost", tree_method="exact"), WHOLE, None)
+    forest = tree_arrays.read_splits(model.content(), "xgboost", "onnx")
+    assert all(tree.missing_left[tree.left != -1].all() for tree in forest.trees)
+    for format in engine_files.FORMATS:
+        check(model, format, tmp_path / "model.json", nan=format in ("elasticsearch", "vespa"))
 
 
 @pytest.mark.parametrize("format", engine_files.FORMATS)
@@ -88,6 +148,14 @@ def test_what_engines_cannot_hold_is_one_sentence(format, tmp_path):
     zero = boost(plan("lightgbm", zero_as_missing=True), ZEROS, None)
     with pytest.raises(ValueError, match=rf"^model must not treat 0 as a missing value for the format {format}; got"):
         zero.export(tmp_path / "model", format=format)
+    codes = np.floor(np.abs(WHOLE.features[:, :1]) * 3).clip(max=2).astype(np.float32)
+    coded = np.concatenate([WHOLE.features[:, 1:], codes], axis=1)
+    for framework in ("lightgbm", "xgboost"):
+        known = dataclasses.replace(WHOLE, features=coded, labels=codes[:, 0] % 2, categories={3: ("a", "b", "c")})
+        model = boost(plan(framework), known, None)
+        must = "before training, replace a category by a number, such as its mean label, or remove the feature"
+        with pytest.raises(ValueError, match=rf"only numerical splits for the format {format} \({must}\); .*column 3$"):
+            model.export(tmp_path / "model", format=format)
     assert not [*tmp_path.iterdir()]
 
 
@@ -117,18 +185,20 @@ def chain(depth, thresholds=None):
 @pytest.mark.parametrize("format", engine_files.FORMATS)
 def test_very_deep_trees_are_refused(format, tmp_path):
     """The JSON parsers of the engines limit the depth of a file, and Python limits the depth of a recursion."""
-    deep = Forest([chain(engine_files.DEPTH)], False, 0.0)
+    deep = Forest([chain(engine_files.DEPTH)], False, 0.0, missing=False)
     content = engine_files.write_trees(deep, format, "xgboost", ["a"], "m")
     score = engine_scores(content, format, "xgboost", ["a"])
     assert score(np.array([[engine_files.DEPTH]], dtype=np.float32)) == 2 * engine_files.DEPTH
     must = f"^model must have trees with at most {engine_files.DEPTH} levels for the format {format}; got "
     with pytest.raises(ValueError, match=f"{must}{engine_files.DEPTH + 1} levels$"):
-        engine_files.write_trees(Forest([chain(engine_files.DEPTH + 1)], False, 0.0), format, "xgboost", ["a"], "m")
+        engine_files.write_trees(
+            Forest([chain(engine_files.DEPTH + 1)], False, 0.0, missing=False), format, "xgboost", ["a"], "m"
+        )
 
 
 @pytest.mark.parametrize("format", engine_files.FORMATS)
 def test_thresholds_that_are_infinite_become_numbers(format, tmp_path):
-    forest = Forest([chain(3, np.array([-np.inf, 2, np.inf], dtype=np.float32))], False, 0.0)
+    forest = Forest([chain(3, np.array([-np.inf, 2, np.inf], dtype=np.float32))], False, 0.0, missing=False)
     (tmp_path / "model").write_bytes(engine_files.write_trees(forest, format, "xgboost", ["a"], "m"))
     found = scores_of(tmp_path / "model", format, np.array([[-1e38], [1], [2], [3e38]], dtype=np.float32), ["a"])
     assert found == [3, 3, 5, 5]
@@ -195,7 +265,7 @@ def test_every_number_takes_its_branch(format, inclusive, tmp_path):
             np.zeros(3, dtype=np.bool_), left, right, np.array([0, 1, 2], dtype=np.float32),
         )  # fmt: skip
         framework = "lightgbm" if inclusive else "xgboost"
-        content = engine_files.write_trees(Forest([tree], inclusive, 0.0), format, framework, ["a"], "m")
+        content = engine_files.write_trees(Forest([tree], inclusive, 0.0, missing=False), format, framework, ["a"], "m")
         (tmp_path / "one").write_bytes(content)
         near = [np.nextafter(threshold, np.float32(side)) for side in (-np.inf, np.inf)]
         for value in (threshold, *near):

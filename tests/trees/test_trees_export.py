@@ -224,3 +224,11 @@ def test_a_loss_and_a_metric_of_ones_own(framework, tmp_path, monkeypatch):
     assert resumed.content() == boost(told, TRAIN, HELD).content()
     mixed = quick(framework, loss="0.7*softmax+0.3*bce", trees=3).fit(X, Y, qid=QID)
     assert mixed.model_.rounds == mixed.best_trees_
+
+
+def test_callbacks_of_the_framework_are_told_what_to_use():
+    callback = pytest.importorskip("lightgbm")
+    must = r"callbacks must be functions of one log row, a dict \(.* patience\); got a callback of lightgbm"
+    for each in (callback.early_stopping(5), callback.log_evaluation(1)):
+        with pytest.raises(TypeError, match=must):
+            quick(trees=2).fit(X, Y, qid=QID, callbacks=[each])

@@ -73,6 +73,6 @@ def main() -> None:
     except (ValueError, TypeError, OSError, ImportError) as error:
         if shared_options.options.debug:
             raise
-        for line in str(error).splitlines():
-            typer.echo(f"rankgrad: {shown(as_typed(line))}", err=True)
+        for line in as_typed(str(error)).splitlines():
+            typer.echo(f"rankgrad: {shown(line)}", err=True)
         sys.exit(2)

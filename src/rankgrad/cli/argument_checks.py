@@ -1,4 +1,4 @@
-"""Check arguments, lock the folder of a run, and load a model. Several commands use these functions."""
+"""Functions of several commands: check arguments, lock the folder of a run, and load a model."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def together(*checks: Callable[[], object]) -> None:
-    """Run all checks, then raise one error with one line per problem."""
+    """Run all checks of the arguments of a command, then raise one error with one line per problem."""
     wrong: dict[str, Exception] = {}
     for check in checks:
         try:
@@ -23,19 +23,19 @@ def together(*checks: Callable[[], object]) -> None:
 
 
 def is_first() -> bool:
-    """Return True in the process that prints: the only process, or the first process of `torchrun` or SLURM."""
+    """Return True in the process of a command that prints: the only process, or the first of `torchrun` or SLURM."""
     return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))) == 0
 
 
 def only_run(out: Path) -> AbstractContextManager[None]:
-    """Lock the folder of a run. If a run has several processes, only the first process locks the folder."""
+    """Lock the folder of a command's run. If the run has several processes, only the first process locks the folder."""
     from rankgrad.lock import locked
 
     return locked(out) if is_first() else nullcontext()
 
 
 def check_device(device: str) -> str:
-    """Check a device (`auto`, `cpu` or `cuda[:number]`) and return it; `auto` becomes `cuda` or `cpu`."""
+    """Check the option `--device` (`auto`, `cpu` or `cuda[:number]`); return the device, with `auto` replaced."""
     import torch
 
     from rankgrad.errors import bad_value, one_of
@@ -43,19 +43,19 @@ def check_device(device: str) -> str:
     kind = device.partition(":")[0]
     one_of("device", kind, ("auto", "cpu", "cuda"))
     if kind == "cuda" and not torch.cuda.is_available():
-        bad_value("device", "be 'cpu' or 'auto' on this machine", f"{device!r}: PyTorch finds no GPU")
+        bad_value("device", "be 'cpu' or 'auto', because PyTorch finds no GPU", repr(device))
     return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else device
 
 
 def load_model(folder: Path, device: str) -> "TrainedModel":
-    """Load a model of any kind from a folder to a device."""
+    """Load the model of a command, of any kind, from a folder to the device of `--device`."""
     from rankgrad.models.registry import load
 
     return load(folder, check_device(device))
 
 
 def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
-    """Return the name and the value of an option `name=value`; the function `read` converts the value."""
+    """Return the name and the value of a command line option `name=value`; the function `read` converts the value."""
     from rankgrad.errors import bad_value
 
     name, equals, value = text.partition("=")
@@ -65,7 +65,7 @@ def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
 
 
 def parse_value(value: str) -> Any:
-    """Return text as a number, True, False or None; return other text unchanged. The settings are checked later."""
+    """Convert text after `--set` or a similar option to a number, True, False or None; return other text unchanged."""
     constants = {"none": None, "true": True, "false": False}
     if value.strip().lower() in constants:
         return constants[value.strip().lower()]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.missing_option import FILLS, NAN, AutoMissing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
@@ -44,12 +45,7 @@ def auto(
     seed: Annotated[int, described("Random seed", "0")] = 0,
     jobs: Annotated[int | None, described("Processes", "one per core")] = None,
     ray: Annotated[str | None, described("Ray cluster: auto or address", "", "ADDRESS")] = None,
-    missing: Annotated[
-        str | None,
-        typer.Option(
-            help="Treatment of NaN by networks: error, zero, mean or indicator. Trees accept NaN.", hidden=True
-        ),
-    ] = None,
+    missing: AutoMissing = None,
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
@@ -62,11 +58,12 @@ def auto(
     Example: `rankgrad auto --data MQ2008 --fold 1 --minutes 10 --out runs/best`
     """
     from rankgrad.cli.argument_checks import only_run, together
-    from rankgrad.cli.data_source import FILLS, DataSource
+    from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.cli.experiment import cores
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import check_overwrite, remove_run
     from rankgrad.cli.shared_options import one_line
+    from rankgrad.data.loading import is_benchmark
     from rankgrad.data.memory_limits import free_memory
     from rankgrad.errors import bad_value
     from rankgrad.models.auto.final_model import FinalSettings
@@ -74,13 +71,14 @@ def auto(
 
     begun = time.time() - time.process_time()  # about the start of the process
     if minutes is not None and trials is not None:
-        bad_value("minutes and trials", "not be given together", f"{minutes:g} and {trials}")
+        bad_value("--minutes and --trials", "not be given together", f"{minutes:g} and {trials}")
     seconds = None if trials is not None else 60.0 * (10.0 if minutes is None else minutes)
-    source = DataSource(data, fold, data_root, missing=missing, holdout=0.0)
+    read_as = NAN if missing is None and not is_benchmark(data) else missing
+    source = DataSource(data, fold, data_root, missing=read_as, holdout=0.0)
     source = replace(source, columns=table.columns(), regroup=table.regroup)
     limit = int(0.8 * free_memory()) if memory is None else _bytes(memory)
     count = cores() if jobs is None else jobs
-    treated = missing if missing in FILLS else "error"
+    treated = missing if missing is None or missing in FILLS else None if missing == NAN else "error"
     settings = SearchSettings(seconds, trials, metric, folds, seed, limit, count, treated)
     final = FinalSettings(single, None if max_latency is None else _seconds(max_latency), distil)
     together(
@@ -94,7 +92,8 @@ def auto(
         with one_line(RuntimeError), only_run(out):
             if overwrite:
                 remove_run(out)
-            parts = source.read()
+            with telling(f"reading {data}"):
+                parts = source.read()
             result = _run(console, parts, settings, final, out, begun, ray)
             tested = _save(console, result, parts, source, out)
     except KeyboardInterrupt:
@@ -106,7 +105,7 @@ def auto(
 
 
 def _seconds(text: str) -> float:
-    """Read a duration such as `2ms`, `0.5 ms` or `1s`, and return seconds."""
+    """Read the duration of `--max-latency`, such as `2ms`, `0.5 ms` or `1s`, and return seconds."""
     from rankgrad.errors import bad_value
 
     number, unit = text.strip().lower(), 1e-3
@@ -121,7 +120,7 @@ def _seconds(text: str) -> float:
 
 
 def _bytes(text: str) -> int:
-    """Read a size such as `4GB` or `500MB`, and return the number of bytes."""
+    """Read the size of `--memory`, such as `4GB` or `500MB`, and return the number of bytes."""
     from rankgrad.errors import bad_value
 
     number, unit = text.strip().lower(), 1e9
@@ -139,7 +138,7 @@ def _bytes(text: str) -> int:
 
 
 def _check_folder(out: Path) -> None:
-    """Check that the folder is new, or contains a search."""
+    """Check that the output folder is new, or contains a search of `rankgrad auto`."""
     from rankgrad.atomic_files import check_plain
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
@@ -150,13 +149,13 @@ def _check_folder(out: Path) -> None:
         elif folder.exists():
             bad_value("out", "be a folder", f"{folder}, which is a file")
     if (out / CONFIG).exists() and not (out / SEARCH).is_dir():
-        bad_value("out", "be a new folder", f"{out}, which contains a model: --overwrite replaces it")
+        bad_value("out", "be a new folder (or add --overwrite)", f"{out}, which contains a model")
 
 
 def _run(
     console: "Console", parts: dict[str, Any], settings: Any, final: Any, out: Path, begun: float, ray: str | None
 ) -> "AutoResult":
-    """Run the search with a progress bar."""
+    """Run the search of `rankgrad auto`, and show the leaderboard during the search."""
     from rankgrad.cli.live_leaderboard import LiveLeaderboard
     from rankgrad.models.auto.portfolio import missing_notes
     from rankgrad.models.auto.run import run_search
@@ -173,7 +172,8 @@ def _run(
 
         pool = Pool(settings.jobs)
     settings = replace(settings, jobs=pool.jobs)
-    length = f"{settings.seconds / 60:g} minutes" if settings.seconds else f"trials: {settings.trials}"
+    minutes = (settings.seconds or 0) / 60
+    length = f"{minutes:g} minute{'' if minutes == 1 else 's'}" if settings.seconds else f"trials: {settings.trials}"
     console.print(
         f"lists: {len(data):,}, documents: {len(data.labels):,}, features: {data.features.shape[1]}; {length}, "
         f"processes: {settings.jobs}; metric: {settings.metric}",
@@ -186,7 +186,7 @@ def _run(
 
 
 def _kept_gain(result: "AutoResult", test: "Dataset") -> Iterator[str]:
-    """Yield a sentence about the student on the test lists: its share of the gain of the ensemble."""
+    """Yield a sentence about the student of `--distil`: its metric, and its share of the ensemble's improvement."""
     if not result.compared:
         return
     models = {"student": result.model, **result.compared}
@@ -194,7 +194,7 @@ def _kept_gain(result: "AutoResult", test: "Dataset") -> Iterator[str]:
     shown = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
     student, ensemble, best = values.values()
     share = (
-        f"; the student has {(student - best) / (ensemble - best):.0%} of the gain of the ensemble"
+        f"; the student has {(student - best) / (ensemble - best):.0%} of the ensemble's gain over the best candidate"
         if ensemble != best
         else ""
     )
@@ -202,7 +202,7 @@ def _kept_gain(result: "AutoResult", test: "Dataset") -> Iterator[str]:
 
 
 def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], source: "DataSource", out: Path) -> Any:
-    """Print the leaderboard and the ensemble, evaluate the model on the test lists, and save it."""
+    """Print the leaderboard and the ensemble, evaluate the model on the test lists, and save the model."""
     import json
 
     from rankgrad.cli.live_leaderboard import LEADERBOARD, leaderboard_row
@@ -222,6 +222,8 @@ def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], sourc
         found = json.loads(evaluated.to_json())
         for line in _kept_gain(result, test):
             console.print(line, markup=False)
+    if source.missing == NAN and not model.takes_missing:
+        source = replace(source, missing=None)  # the lists had no NaN, and later lists with NaN are an error
     source.keep(out)
     replace_model(model, out)
     console.print(f"model: {out}; search: {out / SEARCH}", markup=False)

@@ -27,7 +27,7 @@ def calibrate(
     split: Annotated[str, described("Lists to fit on: train, validation or test", "validation")] = "validation",
     method: Annotated[str, described("platt (logistic) or isotonic", "platt")] = "platt",
     target: Annotated[str, described("binary (relevant or not), or grade (each grade)", "binary")] = "binary",
-    threshold: Annotated[float, described("For binary: larger labels are relevant", "0")] = 0.0,
+    threshold: Annotated[float, described("For binary: labels above this value are relevant", "0")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also draw a reliability plot: .html, .svg or .png.")] = None,
     missing: Annotated[
@@ -35,7 +35,7 @@ def calibrate(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Fit functions from scores to probabilities of relevance, and save them in the model's folder.
+    """Fit functions from scores to probabilities of relevance; save these functions in the folder of the model.
 
     The scores do not change. The expected calibration error (ECE) is measured on test lists. If there are no test
     lists, the ECE is measured by cross-validation on the lists of the fit. The commands `predict --calibrated`,
@@ -96,7 +96,10 @@ def _warn_of_training_lists(chosen: str, parts: "dict[str, Dataset]") -> None:
     import warnings
 
     if chosen == "train" and len(parts) > 1:
-        warnings.warn("the model was trained on the lists of the fit: the probabilities are too extreme", stacklevel=2)
+        warnings.warn(
+            "the calibration was fitted on the training lists of the model: the probabilities are too extreme",
+            stacklevel=2,
+        )
 
 
 def _measure(
@@ -111,7 +114,7 @@ def _measure(
 
 
 def _print(before: "list[Reliability]", after: "list[Reliability]") -> None:
-    """Print one row per event and kind of probability."""
+    """Print the reliability: one row per event and kind of probability (not calibrated, calibrated)."""
     from rankgrad.cli.terminal_tables import print_names
 
     named = [("sigmoid of the score", before), ("calibrated", after)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ def compare(
         int,
         typer.Option(min=0, metavar="<int>", help="Random seed of the bootstrap interval and the randomisation test."),
     ] = 0,
-    missing: Annotated[
-        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
-    ] = None,
+    missing: Missing = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Compare the metrics of two models: means, differences with intervals and p-values, and single queries.
@@ -53,6 +52,7 @@ def compare(
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import PARTS, DataSource, choose_split, telling
+    from rankgrad.cli.model_lists import no_columns_from_python
     from rankgrad.errors import bad_value, one_of
     from rankgrad.experiments.comparison import compare as compared
     from rankgrad.metrics.evaluate import named
@@ -66,7 +66,7 @@ def compare(
             source = _kept(a, b)
         else:
             source = DataSource(data, fold, data_root, missing=missing, columns=table.columns(), regroup=table.regroup)
-            source = source.with_options_of(a)
+            source = source.with_options_of(a).with_options_of(b)
         source.check()
 
     together(
@@ -83,7 +83,7 @@ def compare(
         bad_value(
             "models", "have the same number of features", f"{ours.features} for {a} and {theirs.features} for {b}"
         )
-    with telling(f"reading {source.data}"):
+    with telling(f"reading {source.data}"), no_columns_from_python(a, b):
         parts = source.hold_out(source.read(ours))
         split = choose_split(source, parts, split, data is not None)
     lists = parts[split]
@@ -94,11 +94,12 @@ def compare(
         on = {"a": str(a), "b": str(b), "data": source.data, "fold": source.fold, "split": split, "notes": notes}
         typer.echo(json.dumps({**on, **result.to_dict()}, indent=2, allow_nan=False))
         return
-    _print(result, f"{source.data}{'' if source.fold is None else f' fold {source.fold}'}, {split}", a, b, notes)
+    part = "" if source.is_single and data is not None else f", {split}"  # a single file has no splits
+    _print(result, f"{_label(source)}{part}", a, b, notes)
 
 
 def _kept(a: Path, b: Path) -> "DataSource":
-    """Return the data source that the models recorded during training."""
+    """Return the data source that the two compared models recorded during training."""
     from rankgrad.cli.data_source import DataSource
     from rankgrad.errors import bad_value
 
@@ -113,7 +114,7 @@ def _kept(a: Path, b: Path) -> "DataSource":
 
 
 def _same(source: "DataSource") -> tuple[Any, ...]:
-    """Return the values that determine the lists of a source; two sources with equal values have the same lists."""
+    """Return the values that determine the lists of a data source. Sources with equal values have the same lists."""
     found = source.absolute()
     root = None if found.root is None else Path(found.root).resolve()
     table = (source.columns, source.regroup)
@@ -125,7 +126,7 @@ def _label(source: "DataSource") -> str:
 
 
 def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[str]:
-    """Yield a warning for each model whose training may have used the evaluated lists."""
+    """Yield a warning for each compared model whose training may have used the evaluated lists."""
     from rankgrad.cli.data_source import DataSource
 
     for folder in (a, b):
@@ -135,8 +136,8 @@ def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[st
         if kept.fold != source.fold:
             yield f"{folder} was trained on fold {kept.fold}, which may contain {split} lists of fold {source.fold}"
         elif split != "test":
-            how = "trained on" if split == "train" else "selected on"
-            yield f"{folder} was {how} these lists"
+            how = "trained" if split == "train" else "selected"
+            yield f"the model {folder} was {how} on these lists"
 
 
 def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str]) -> None:
@@ -159,9 +160,10 @@ def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str])
     if result.queries:
         console.print(f"\nqueries with the largest difference in {result.metrics[0].metric}:", markup=False)
     for query in result.queries:
+        name = str(query.query)
+        name = name if name.lower().startswith("query") else f"query {name}"
         console.print(
-            f"\nquery {query.query}, {query.documents} documents: a {query.a:.4f}, b {query.b:.4f}, "
-            f"a - b {query.a - query.b:+.4f}",
+            f"\n{name}, {query.documents} documents: a {query.a:.4f}, b {query.b:.4f}, a - b {query.a - query.b:+.4f}",
             markup=False,
         )
         console.print(_lists(query))
@@ -207,7 +209,7 @@ def _lists(query: "ComparedQuery") -> "Table":
 
 
 def _brief(name: str) -> str:
-    """Remove the middle of a long id; keep more of the end, because ids of a list often begin in the same way."""
+    """Shorten a long document id in the middle. More of the end remains, because ids often begin in the same way."""
     return name if len(name) <= _ID else f"{name[: _ID // 3]}…{name[-(_ID - _ID // 3 - 1) :]}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.missing_option import FileMissing, file_fill
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
@@ -19,15 +20,13 @@ if TYPE_CHECKING:
 def convert(
     table: TableOptions,
     files: Annotated[
-        list[Path], typer.Argument(help="LETOR files (plain, gzip or xz), which are joined; or one table.")
+        list[Path], typer.Argument(help="LETOR files (plain, gzip or xz), which are joined, or one table.")
     ],
     cache: Annotated[Path, typer.Argument(help="Folder to write; an existing cache is replaced.")],
     width: Annotated[
         int | None, typer.Option(help="Number of features of LETOR text (default: the largest feature id).")
     ] = None,
-    missing: Annotated[
-        str, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
-    ] = "error",
+    missing: FileMissing = None,
     docids: Annotated[bool, typer.Option(help="Use comments as document ids.")] = True,
     verify: Annotated[bool, typer.Option("--verify", help="Hash complete files to check an existing cache.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -52,11 +51,15 @@ def convert(
         )
     columns = replace(table, features=table.features if tables else None).columns()
     if columns and not tables:
-        bad_value("columns", "be given only for a table", f"the LETOR file {files[0]}")
+        bad_value("options of columns", "be given only for a table", f"the LETOR file {files[0]}")
     with telling(), _progress() as progress:
         found: list[ReadSummary] = []
-        fill: Any = "error" if missing == "error" else _number(missing)
-        options: dict[str, Any] = {"regroup": table.regroup, "missing": fill, "cache": cache, "verify": verify}
+        options: dict[str, Any] = {
+            "regroup": table.regroup,
+            "missing": file_fill(missing),
+            "cache": cache,
+            "verify": verify,
+        }
         options |= {"report": found.append, "progress": progress}
         if tables:
             read_columns(tables[0], columns, **options)
@@ -73,7 +76,7 @@ def convert(
 
 
 def _width(table: TableOptions, width: int | None) -> int | None:
-    """Return the number of features of LETOR text; version 0.1 used `--features 46` for it."""
+    """Return the number of features of LETOR text, from `--width`; from `--features`, as in version 0.1."""
     from rankgrad.errors import bad_value
 
     if width is not None or not table.features:
@@ -84,16 +87,9 @@ def _width(table: TableOptions, width: int | None) -> int | None:
     return int(text)
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"missing must be 'error' or a number that replaces missing values; got {text!r}") from None
-
-
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal, and remove it at the end; yield the function that updates the bar."""
+    """Show a progress bar of `rankgrad convert` on a terminal; yield the function that updates the bar."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     from rankgrad.cli.shared_options import options

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankgrad.cli.argument_checks import is_first
+from rankgrad.cli.missing_option import fill_of
 
 if TYPE_CHECKING:
     from rankgrad.data import Columns, Dataset
@@ -34,7 +35,6 @@ _KINDS: dict[str, Any] = {
     "sparse": bool,
 }
 _TEXTS = ("features", "drop", "categorical")  # columns that are given as several names
-FILLS = ("zero", "mean", "indicator")  # values of `--missing` that a neural ranker applies; the readers keep NaN
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DataSource:
     fold: int | None = None
     root: str | None = None
     cache: str | None = None
-    missing: str | None = None  # a number, "error", a value of FILLS, or None for the default of the data set
+    missing: str | None = None  # a value of the option, or None for the default of the data set
     holdout: float = 0.0  # share of the training lists to hold out for validation, if the data has no validation part
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
     columns: "Columns | None" = None  # columns of a table; None to find the columns by usual names
@@ -54,7 +54,7 @@ class DataSource:
     sparse: bool = False  # True to read LETOR text as sparse matrices
 
     def check(self, named_in: Path | None = None) -> None:
-        """Check that the data exists, without reading it.
+        """Check that the data of `--data` exists, without reading the data.
 
         Args:
             named_in: folder of the run that recorded this source; errors contain the path of the record. None if the
@@ -84,7 +84,7 @@ class DataSource:
             raise ValueError(f"data{str(error).removeprefix('name')}" if str(error)[:5] == "name " else error) from None
 
     def read(self, model: "TrainedModel | None" = None, *, labelled: bool = True) -> dict[str, "Dataset"]:
-        """Return the parts that exist, by name: train, validation and test. A single file is the part `train`.
+        """Read the data, and return its parts by name: train, validation, test. A single file is the part `train`.
 
         Args:
             model: model that scores the data. A table must have the columns of the model. LETOR text is read with the
@@ -159,19 +159,26 @@ class DataSource:
         options["categories"] = categories_by_name(model)
         return read_columns(self.data, self.columns or Columns(), **options)
 
+    def table_path(self) -> Path | None:
+        """Return the path of the table, or of the training table of a folder; None if the data is not a table."""
+        from rankgrad.data.folder_layouts import find_files
+        from rankgrad.data.tables.files import format_of
+
+        if self.is_table:
+            return Path(self.data)
+        if self.is_single or not Path(self.data).is_dir():
+            return None
+        files = find_files(Path(self.data), fold=self.fold)
+        return files.train[0] if files is not None and format_of(files.train[0]) is not None else None
+
     def columns_text(self) -> str | None:
         """Return the columns of a table and their purposes as text, for messages; None if the data is not a table."""
         from rankgrad.data import Columns
-        from rankgrad.data.folder_layouts import find_files
         from rankgrad.data.tables.columns import choose
         from rankgrad.data.tables.errors import some
-        from rankgrad.data.tables.files import format_of, open_table
+        from rankgrad.data.tables.files import open_table
 
-        path: Path | None = Path(self.data) if self.is_table else None
-        if path is None and not self.is_single and Path(self.data).is_dir():
-            files = find_files(Path(self.data), fold=self.fold)
-            path = files.train[0] if files is not None and format_of(files.train[0]) is not None else None
-        if path is None:
+        if (path := self.table_path()) is None:
             return None
         table = open_table(path, self.format)
         chosen = choose(self.columns or Columns(), table.numeric, partitions=table.partitions, typed=table.typed)
@@ -182,9 +189,10 @@ class DataSource:
         return f"columns: label {chosen.label!r}{roles}, {features}"
 
     def with_options_of(self, folder: Path) -> "DataSource":
-        """Return the source with the options that the training of a model recorded. Options of this source come first.
+        """Return the data source, with missing options replaced by the recorded options of a model's training.
 
-        Recorded columns that the table does not have are ignored. The features are those of the model.
+        An option of this source is never replaced. Recorded columns that the table does not have are ignored. The
+        features are the features of the model.
 
         Args:
             folder: folder of the model.
@@ -218,7 +226,7 @@ class DataSource:
             bad_value(given, f"be given only for a table, and {self.data} is not a table", getattr(self.columns, given))
 
     def hold_out(self, parts: dict[str, "Dataset"]) -> dict[str, "Dataset"]:
-        """Return the parts. If there is no validation part, some lists of `train` become the validation part."""
+        """Hold out some lists of `train` as the validation part, if there is no such part; return the parts."""
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out, hold_out_as_in_0_1
 
@@ -238,7 +246,7 @@ class DataSource:
         }
 
     def absolute(self) -> "DataSource":
-        """Return the source with absolute paths, which are valid in each working directory. Names do not change."""
+        """Return the data source with absolute paths, for all working directories. Names of data sets do not change."""
         from rankgrad.data.loading import is_benchmark, is_generated, text_source
 
         def absolute(path: str | None) -> str | None:
@@ -254,7 +262,7 @@ class DataSource:
         return replace(self, data=data, root=absolute(root), cache=absolute(self.cache))
 
     def keep(self, folder: Path) -> None:
-        """Record this source in the folder of a run, with absolute paths."""
+        """Record the data source in the folder of a run, with absolute paths."""
         from rankgrad.atomic_files import write_json
 
         write_json(folder / KEPT, self.absolute().to_json(), seal=True)
@@ -269,7 +277,7 @@ class DataSource:
 
     @staticmethod
     def kept(folder: Path) -> "DataSource | None":
-        """Return the source that a run recorded; None if there is no record. The folder of a text run is an error.
+        """Return the data source that a run recorded; None if there is no record. The folder of a text run is an error.
 
         The path of the cache is set to None. Commands would write to this path, and the record may come from an
         untrusted source.
@@ -280,19 +288,19 @@ class DataSource:
 
         path = folder / KEPT
         if (folder / TEXT).is_file():
-            bad_value(str(folder), "be a ranker that uses features", "a text ranker: see `rankgrad text --help`")
+            bad_value(str(folder), "be a ranker that uses features (or use `rankgrad text`)", "a text ranker")
         if not path.is_file():
             return None
         return DataSource.from_json(read_json(path), path)
 
     @staticmethod
     def from_json(record: dict[str, Any], path: Path) -> "DataSource":
-        """Return the source that `to_json` wrote to a file. The path of the cache is set to None, as in `kept`."""
+        """Return the data source that `to_json` wrote to a file. The path of the cache is set to None, as in `kept`."""
         from rankgrad.errors import bad_value
 
         wrong = {name: value for name, value in record.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in record or not 0 <= record.get("holdout", 0.0) < 1:
-            bad_value(str(path), "record the data of a run (otherwise use --data)", wrong or record)
+            bad_value(str(path), "record the data of a run (or use --data to name the data)", wrong or record)
         options = {name: value for name, value in record.items() if name != "columns"}
         source = replace(DataSource(**{"seed": None, **options}), cache=None)
         try:
@@ -316,7 +324,7 @@ class DataSource:
 
     @property
     def is_table(self) -> bool:
-        """True if the data is a table: a file with such an ending, or a folder of Parquet files without splits."""
+        """True if the data is a table: a file with the ending of one, or a folder of Parquet files without splits."""
         from rankgrad.data.folder_layouts import find_files, has_folds
         from rankgrad.data.loading import is_benchmark, is_generated
         from rankgrad.data.tables.files import format_of
@@ -333,32 +341,30 @@ class DataSource:
     @property
     def fill(self) -> Any:
         """Number that replaces missing values, `"error"` to reject them, or None for the default of the data set."""
-        if self.missing is None or self.missing == "error":
-            return self.missing
-        if self.missing in FILLS:
-            return float("nan")
-        try:
-            return float(self.missing)
-        except ValueError:
-            raise ValueError(
-                f"missing must be 'error', a number that replaces missing values, or {', '.join(FILLS)} for a neural "
-                f"ranker; got {self.missing!r}"
-            ) from None
+        return fill_of(self.missing)
 
     def fill_for(self, model: "TrainedModel | None") -> Any:
-        """Return `fill` for a model; NaN if the model takes missing values and `--missing` is not given."""
-        return float("nan") if self.missing is None and model is not None and model.takes_missing else self.fill
+        """Return `fill` for lists that a model scores.
+
+        If `--missing` is not given and the model takes missing values, return NaN. Return 0 for `--missing zero` if the
+        model does not take missing values.
+        """
+        if model is None:
+            return self.fill
+        if self.missing == "zero" and not model.takes_missing:
+            return 0.0
+        return float("nan") if self.missing is None and model.takes_missing else self.fill
 
 
 def categories_by_name(model: "TrainedModel | None") -> "dict[str, tuple[str, ...]] | None":
-    """Return the categories of a model by feature name; None if there is no model, or if its features have no names."""
+    """Return the categories of a model by feature name, to read data for the model. None if there are no names."""
     if model is None or model.feature_names is None:
         return None
     return {model.feature_names[column]: values for column, values in (model.categories or {}).items()}
 
 
 def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
-    """Return lists of LETOR text. Categorical features are encoded in the same way as in the training of the model."""
+    """Encode the categorical features of LETOR text in the same way as in the training of a model; return the lists."""
     if not model.categories or data.categories or data.feature_names is not None:
         return data
     from rankgrad.data.categories import encode_features
@@ -379,10 +385,10 @@ def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
 
 
 def choose_split(source: DataSource, parts: dict[str, "Dataset"], split: str | None, given: bool) -> str:
-    """Return the name of the part to evaluate: the chosen split, otherwise test, otherwise validation.
+    """Return the part of `--data` to evaluate: the chosen split, otherwise test, otherwise validation.
 
-    A single file has no splits. If `--data` names a single file, all its lists are evaluated, as the part `train`. This
-    does not apply without `--data`, because the file is then the training file.
+    A single file has no splits. If `--data` names a single file, all its lists are evaluated, as the part `train`.
+    Without `--data`, the file is the training file, and this rule does not apply.
     """
     from rankgrad.errors import bad_value
 
@@ -403,7 +409,7 @@ def choose_split(source: DataSource, parts: dict[str, "Dataset"], split: str | N
 
 
 def _columns(record: dict[str, Any]) -> "Columns":
-    """Return recorded columns of a table; a record of another form is an error."""
+    """Return the table columns in the record of a data source. A record of another form is an error."""
     from rankgrad.data import Columns
     from rankgrad.errors import bad_value
 
@@ -418,7 +424,7 @@ def _columns(record: dict[str, Any]) -> "Columns":
 
 @contextmanager
 def telling(doing: str | None = None) -> Iterator[None]:
-    """Show a status line on a terminal during a block; then print the warnings of the block, one per line."""
+    """Show a status line on a terminal during a block of a command; then print the warnings, one per line."""
     from rich.markup import escape
 
     from rankgrad.cli.option_names import as_typed

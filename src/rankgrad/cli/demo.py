@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rankgrad.data import Dataset, Splits
     from rankgrad.experiments.report.page_content import Study
-    from rankgrad.experiments.report.ranker_study import Comparison
+    from rankgrad.experiments.report.ranker_study import RankerComparison
 
 METRIC = "nDCG(empty='skip')@10"  # lists without a relevant document are skipped
 SHOWN = "nDCG@10"  # name of the metric as shown
@@ -86,7 +86,7 @@ def demo(
 
 
 def _rankers(data: "Splits", epochs: int, seed: int) -> Iterator[DemoRanker]:
-    """Yield the rankers: random order, best feature on train, linear fit, MLPs with three losses, and best order."""
+    """Yield the demo's rankers: random order, best feature on train, linear fit, MLPs with three losses, best order."""
     import numpy as np
 
     import rankgrad as rg
@@ -111,7 +111,7 @@ def _rankers(data: "Splits", epochs: int, seed: int) -> Iterator[DemoRanker]:
 
 
 def _test(data: "Splits") -> "Dataset":
-    """Return the test lists, which generated data always has."""
+    """Return the test lists of the demo's generated data, which always has test lists."""
     assert data.test is not None
     return data.test
 
@@ -126,8 +126,8 @@ def _train(data: "Splits", loss: str, epochs: int, seed: int) -> Any:
     return rg.training.train(settings, data.train, data.validation)
 
 
-def _compared(data: "Splits", rankers: list[DemoRanker]) -> "Comparison":
-    """Return the metrics of all rankers, and for each ranker the share of the best achievable result."""
+def _compared(data: "Splits", rankers: list[DemoRanker]) -> "RankerComparison":
+    """Return the metrics of all rankers of the demo, and for each ranker the share of the best achievable result."""
     from rankgrad.experiments.report.ranker_study import ScoredRanker, compare_rankers
     from rankgrad.experiments.tables.plain_table import Field
     from rankgrad.metrics import evaluate
@@ -150,8 +150,8 @@ def _compared(data: "Splits", rankers: list[DemoRanker]) -> "Comparison":
     )  # fmt: skip
 
 
-def _study(data: "Splits", rankers: list[DemoRanker], compared: "Comparison") -> "Study":
-    """Return the data of the page."""
+def _study(data: "Splits", rankers: list[DemoRanker], compared: "RankerComparison") -> "Study":
+    """Return the content of the HTML report of the demo."""
     from rankgrad.experiments.report import chart_data
     from rankgrad.experiments.report.page_content import INTERVALS, Study
     from rankgrad.experiments.report.ranker_study import MODEL, lists_of, number, run_of

@@ -57,7 +57,7 @@ def doctor(
 
 
 def examined() -> dict[str, Any]:
-    """Return everything that the command prints."""
+    """Return everything that `rankgrad doctor` prints, by section."""
     import platform
 
     from rankgrad import __version__
@@ -75,7 +75,7 @@ def examined() -> dict[str, Any]:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of an installed package, or None. A build for the CPU may have another name."""
+    """Return the version of an installed package; None if it is not installed. A CPU build may have another name."""
     for name in (package, f"{package}-cpu"):
         try:
             return version(name)
@@ -118,7 +118,7 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 
 def _extras() -> list[dict[str, Any]]:
-    """Return the packages of each extra with their versions. The version of a package that is not installed is None."""
+    """Return the packages and versions of each extra of rankgrad. The version of a missing package is None."""
     try:
         lines = requires("rankgrad") or []
     except PackageNotFoundError:  # the source folder is used without an installation

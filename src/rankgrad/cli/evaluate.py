@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.cli.terminal_tables import METRICS, print_metrics
 
@@ -26,9 +27,7 @@ def evaluate(
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each list.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     reliability: Annotated[Path | None, typer.Option(help="Also draw a reliability plot: .html, .svg or .png.")] = None,
-    missing: Annotated[
-        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
-    ] = None,
+    missing: Missing = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Compute metrics of a model on labelled lists, with intervals. Also print the conventions of each metric.

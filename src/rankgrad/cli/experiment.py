@@ -95,7 +95,7 @@ def experiment(
         if not short.is_file():
             how = "run the experiment first, without --aa"
             bad_value(
-                "out", f"contain the results of the experiment, or a summary ({how})", f"no {folder} and no {short}"
+                "out", f"contain the results of the experiment, or a summary ({how})", f"neither {folder} nor {short}"
             )
         wanted = whole.only(*only) if only else whole
         _print_aa(read_summary(short), [source.label for source in wanted.data], as_json)
@@ -130,7 +130,7 @@ def experiment(
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of cores that this process may use, for the default of `--jobs`."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -163,7 +163,7 @@ def _run(
     where: tuple[str | None, ...],
     overwrite: bool,
 ) -> list[tuple[Any, str]]:
-    """Run the cells that are not done; return the cells that failed, with their errors."""
+    """Run the unfinished cells of a recipe; return the cells that failed, with their errors."""
     from rankgrad.cli.progress import Progress
     from rankgrad.experiments.runs.run_recipe import lock_results, run_recipe
 
@@ -201,7 +201,7 @@ def _line(step: Any) -> str:
 
 
 def _print_aa(summary: Any, labels: list[str], as_json: bool) -> None:
-    """Print how often each test finds a false difference, per data set and over all data sets."""
+    """Print the A/A check: how often each test finds a false difference, per data set and over all data sets."""
     from dataclasses import asdict
 
     from rich.table import Table

@@ -2,15 +2,13 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
-
-if TYPE_CHECKING:
-    from rankgrad.models.explanation import ListExplanation
 
 
 @with_table_options
@@ -38,9 +36,7 @@ def explain(
     top: Annotated[int, described("Number of features to print", "20")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also draw a chart: .html, .svg or .png.")] = None,
-    missing: Annotated[
-        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
-    ] = None,
+    missing: Missing = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Explain the score difference of two documents of a list: print the contribution of each feature.
@@ -76,24 +72,9 @@ def explain(
 
         print_json(found.to_dict(top))
         return
-    typer.echo(f"query {found.query}, {found.metric} {found.value:.4f}")
-    for letter, document, rank, score, label in zip(
-        "AB", found.documents, found.ranks, found.scores, found.labels, strict=True
-    ):
-        typer.echo(f"{letter}: {document}, rank {rank}, score {score:.4f}, label {label:g}")
-    order, rows, numbers = found.order(top), [], []
-    for place, (name, part) in enumerate(found.terms(top)):
-        at = order[place] if place < len(order) else None  # the last terms are not features
-        cells = ("", "", "") if at is None else (*(f"{each:.4g}" for each in found.values[:, at]), _loss(found, at))
-        rows.append((name, f"{part:+.4f}", *cells))
-        numbers.append(part)
-    print_bars(("feature", "score A - B", "A", "B", f"loss of {found.metric}"), rows, numbers)
-    accuracy = f", with a total error of at most {found.error:.1g}" if found.error > 1e-5 else ""
-    typer.echo(f"The contributions to score A - B sum to {found.gap:+.4f} ({found.method}{accuracy}).")
-    typer.echo(f"The last column is the loss of {found.metric} if the feature is replaced by its mean in the list.")
+    typer.echo("\n".join(found.header()))
+    columns, *rows = found.rows(top)
+    print_bars(columns, rows, [part for _, part in found.terms(top)])
+    typer.echo("\n".join(found.footer()))
     if out is not None:
         typer.echo(f"Wrote {out}.")
-
-
-def _loss(found: "ListExplanation", at: int) -> str:
-    return f"{found.losses[at]:+.4f}" if found.losses[at] else "0"

@@ -8,7 +8,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def check_top(top: int) -> None:
-    """Check the number of features to print."""
+    """Check the option `--top`, the number of features to print."""
     from rankgrad.errors import bad_value
 
     if top < 1:
@@ -16,7 +16,7 @@ def check_top(top: int) -> None:
 
 
 def print_bars(header: Sequence[str], rows: Sequence[Sequence[str]], values: Sequence[float]) -> None:
-    """Print a table with one bar per row; a bar of a negative value is red.
+    """Print a table with one bar per feature; a bar of a negative value is red.
 
     Args:
         header: names of the columns.
@@ -42,7 +42,7 @@ def print_bars(header: Sequence[str], rows: Sequence[Sequence[str]], values: Seq
 
 
 def bar(value: float, most: float) -> str:
-    """Return a bar whose length is the absolute value, relative to the largest value.
+    """Return the bar of a feature, in block letters. The length is the absolute value relative to the largest value.
 
     Example:
         >>> bar(-0.5, 1.0), bar(0.0, 0.0)

@@ -23,9 +23,10 @@ def export(
     An ONNX or PyTorch file takes raw `features` (lists, n, f) and a boolean `mask` (lists, n) for any number of lists
     and documents, and returns `scores` (lists, n). The check compares the scores of the file with the scores of the
     model, for inputs of several shapes. An existing file is replaced. A blend can only be exported to ONNX: one file
-    contains all its models. Files for search engines contain the feature names, and the file name as model name.
+    contains all its models. `rankgrad export runs/a model.json --format solr` writes a file for a search engine. Such a
+    file contains the feature names, and the name of the model in it is the file name.
 
-    Example: `rankgrad export runs/a model.onnx`, or `rankgrad export runs/a model.json --format solr`
+    Example: `rankgrad export runs/a model.onnx`
     """
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.shared_options import one_line

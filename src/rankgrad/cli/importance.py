@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
@@ -32,9 +33,7 @@ def importance(
     top: Annotated[int, described("Number of features to print", "20")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also draw a chart: .html, .svg or .png.")] = None,
-    missing: Annotated[
-        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
-    ] = None,
+    missing: Missing = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Measure the importance of each feature: the decrease of a metric if the feature is shuffled, with intervals.

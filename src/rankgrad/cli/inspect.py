@@ -2,10 +2,12 @@
 
 import json as jsonlib
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
 
+from rankgrad.cli.missing_option import NAN, FileMissing
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
@@ -16,13 +18,13 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none relevant", "documents by label")
 
 
-@with_table_options
+@partial(with_table_options, shown=("label", "query", "docid"))
 def inspect(
     table: TableOptions,
     data: str = typer.Argument(..., help="Data set name, folder with a train file, LETOR file, table or cache."),
     fold: int | None = typer.Option(None, help="Fold number, for data sets with folds."),
     data_root: str | None = typer.Option(None, help="Folder of data sets (default: $RANKGRAD_DATA)."),
-    missing: float | None = typer.Option(None, help="Number that replaces NaN, infinite and too large values."),
+    missing: FileMissing = None,
     json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
     strict: bool = typer.Option(False, "--strict", help="Exit with code 1 if the findings include an error."),
 ) -> None:
@@ -31,15 +33,18 @@ def inspect(
     Example: `rankgrad inspect MQ2008 --fold 1 --data-root data`
     """
     from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.infinite_values import warn_of_infinities
     from rankgrad.data import Splits
     from rankgrad.data.inspection import inspect as inspect_data
+    from rankgrad.data.loading import is_benchmark
 
-    fill = None if missing is None else str(missing)
-    source = DataSource(data, fold, data_root, missing=fill, columns=table.columns(), regroup=table.regroup)
+    read_as = NAN if missing is None and not is_benchmark(data) else missing
+    source = DataSource(data, fold, data_root, missing=read_as, columns=table.columns(), regroup=table.regroup)
     source.check()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         parts = source.read()
+        warn_of_infinities(source)
     name = parts["train"].name.removesuffix(" train")
     splits = Splits(parts["train"], parts.get("validation"), parts.get("test"), name)
     seen = inspect_data(parts["train"] if source.is_single else splits)

@@ -17,9 +17,9 @@ def print_json(value: Any) -> None:
 
 
 def messages(as_json: bool = False) -> "Console":
-    """Return the console for messages: standard output, or standard error with `--json`; silent with `--quiet`.
+    """Return the console for messages of a command: standard output, or standard error with `--json`.
 
-    In a run of several processes, only the first process prints.
+    With `--quiet`, the console is silent. In a run of several processes, only the first process prints.
     """
     from rankgrad.cli.argument_checks import is_first
     from rankgrad.cli.shared_options import options

@@ -137,12 +137,12 @@ LISTS: dict[str, tuple[str, Callable[[], Iterable[NameTable]]]] = {
 
 
 def _about(thing: Any) -> str:
-    """Return the first line of a docstring, without backticks and without the full stop."""
+    """Return the description of a loss or metric: the first line of the docstring, without backticks and full stop."""
     return (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".").replace("`", "")
 
 
 def _defaults(thing: Any) -> dict[str, Any]:
-    """Return the options of a function or class that have a default, with their defaults."""
+    """Return the options of a loss that have a default, with their defaults."""
     parameters = inspect.signature(thing).parameters.values()
     return {each.name: each.default for each in parameters if each.default is not each.empty}
 

@@ -11,7 +11,7 @@ from rankgrad.cli.shared_options import options
 from rankgrad.cli.terminal_text import screen, shown
 
 if TYPE_CHECKING:
-    from rankgrad.models.auto.search import Entry, Search
+    from rankgrad.models.auto.search import AutoSearch, Entry
 
 _ROWS = 8  # number of candidates on the terminal
 
@@ -34,8 +34,8 @@ class LiveLeaderboard:
         if self._live is not None:
             self._live.stop()
 
-    def at(self, search: "Search", entry: "Entry") -> None:
-        """Show the state of the search after a training.
+    def at(self, search: "AutoSearch", entry: "Entry") -> None:
+        """Show the leaderboard of the search after a training.
 
         Args:
             search: the search.
@@ -52,8 +52,8 @@ class LiveLeaderboard:
             typer.echo(shown(f"{progress_line(search, entry)}; {when}"), err=True)
 
 
-def _table(search: "Search", when: str) -> Any:
-    """Return the best candidates so far as a table, with a bar below it."""
+def _table(search: "AutoSearch", when: str) -> Any:
+    """Return the live leaderboard: a table of the best candidates so far, and a bar below the table."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table

@@ -15,7 +15,7 @@ def measure(
     qrels: Annotated[Path, typer.Argument(help="Qrels: query iteration document label.")],
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = DEFAULT,
     complete: Annotated[
-        bool, typer.Option("--complete", "-c", help="Also measure queries that are in the qrels but not in the run.")
+        bool, typer.Option("--complete", "-c", help="Also measure queries of the qrels that are not in the run.")
     ] = False,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

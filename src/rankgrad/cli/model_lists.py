@@ -1,5 +1,7 @@
 """Read lists for a saved model: the lists of `--data`, or the lists of the data on which the model was trained."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_source(model: Path, given: "DataSource | None", split: str | None) -> None:
-    """Check that the lists of a model exist; no list is read.
+    """Check that the lists for a saved model exist; no list is read.
 
     Args:
         model: folder of the model.
@@ -35,7 +37,7 @@ def check_source(model: Path, given: "DataSource | None", split: str | None) -> 
 def read_lists(
     scorer: "TrainedModel", model: Path, given: "DataSource | None", split: str | None, regroup: bool
 ) -> "Dataset":
-    """Read the lists of a split.
+    """Read the lists of a split for a saved model.
 
     Args:
         scorer: model that scores the lists.
@@ -51,16 +53,31 @@ def read_lists(
 def read_parts(
     scorer: "TrainedModel", model: Path, given: "DataSource | None", split: str | None, regroup: bool
 ) -> tuple[dict[str, "Dataset"], str]:
-    """Read all parts of the data; return them by name, with the name of the chosen part. See `read_lists`."""
+    """Read all parts of the data for a saved model; return the parts by name, and the name of the chosen part."""
     from dataclasses import replace
 
     from rankgrad.cli.data_source import choose_split, telling
 
     source = _source(model, None if given is None else replace(given, regroup=regroup))
     assert source is not None
-    with telling(f"reading {source.data}"):
+    with telling(f"reading {source.data}"), no_columns_from_python(model):
         parts = source.hold_out(source.read(scorer))
         return parts, choose_split(source, parts, split, given is not None)
+
+
+@contextmanager
+def no_columns_from_python(*models: Path) -> Iterator[None]:
+    """Add a reason to the error about a column that must be given, if the models do not record their columns."""
+    from rankgrad.cli.data_source import DataSource
+
+    try:
+        yield
+    except ValueError as error:
+        if "be given, because no column is named" not in str(error) or any(map(DataSource.kept, models)):
+            raise
+        folders = " and ".join(map(str, models))
+        why = "a model that was saved from Python does not record columns, so --label and --query are needed"
+        raise ValueError(f"{error} ({folders}: {why})") from None
 
 
 def _source(model: Path, given: "DataSource | None") -> "DataSource | None":

@@ -29,12 +29,26 @@ def names_of(context: typer.Context) -> None:
 def as_typed(message: str) -> str:
     """Return a message with option names: `regroup=True` becomes `--regroup`; `lr must be 1` becomes `--lr must be 1`.
 
-    Specs, such as `synthetic:lists=40,seed=1`, do not change. Names without an option do not change.
+    Specs, such as `synthetic:lists=40,seed=1`, do not change. Names without an option do not change. A message with a
+    traceback, which contains source code, does not change.
     """
+    if _TRACEBACK in message:
+        return message
+    if "missing= " in message:
+        from rankgrad.cli.missing_option import advice
+        from rankgrad.data.tables.errors import FILL_ADVICE
+
+        training = bool({"holdout", "minutes"} & _options.keys())
+        message = message.replace(FILL_ADVICE, advice(training)) if "missing" in _options else message
+    if "categorical" not in _options:
+        message = message.replace(_CATEGORICAL, "")
     return _VALUE.sub(_value, _SUBJECT.sub(_subject, message))
 
 
-_SUBJECT = re.compile(r"(?:^|(?<=: ))[a-z][a-z_]*(?= must )")  # also after the name of a file
+_CATEGORICAL = " (to use them, set categorical=)"  # end of a warning of a reader of tables
+_TRACEBACK = "Traceback (most recent call last):"
+# At the beginning of a line, also after the name of a file.
+_SUBJECT = re.compile(r"(?:^|(?<=: ))[a-z][a-z_]*(?= must )", re.MULTILINE)
 # An argument as Python writes it, after a space, a bracket or a backtick. After other characters, it is part of a spec.
 _VALUE = re.compile(r"(?<![^\s(`])(?P<name>[a-z][a-z_]*)=(?P<value>[\w.'\"-]*[\w'\"])?(?![\w(=])")
 

@@ -72,7 +72,7 @@ def replace_model(model: Any, out: Path) -> None:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block."""
+    """Delay Ctrl-C until the end of the block, which replaces the files of a model."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -104,7 +104,7 @@ def _is_search(folder: Path) -> bool:
 
 
 def _files(out: Path) -> Iterator[Path]:
-    """Yield the files whose names are names of run files. Symbolic links are not included."""
+    """Yield the files that `--overwrite` may remove, by name. Symbolic links are not included."""
     trials = [path for path in _inside(out / _TRIALS, _TRIAL) if path.is_dir()]
     for folder in (out, out / _TRIALS, *trials):
         yield from _plain(folder, _FILES)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
@@ -44,10 +45,7 @@ def predict(
         bool, typer.Option("--calibrated", help="Also write calibrated values (see `rankgrad calibrate`).")
     ] = False,
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
-    missing: Annotated[
-        str | None,
-        typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them (default: as in training)."),
-    ] = None,
+    missing: Missing = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Score every document of a file, in the order of the rows; labels are ignored.
@@ -87,7 +85,7 @@ def predict(
         if input is not None:
             one_of("input", input, ("letor", *INPUTS))
         if out == "-" and format == "parquet":
-            bad_value("out", "be a file for parquet", "-")
+            bad_value("out", "be a file for the format parquet", "'-', which is standard output")
         if calibrated and kind == "trec":
             bad_value("calibrated", "be used with the format scores, csv or parquet", "trec")
 
@@ -124,7 +122,7 @@ def predict(
 
 @contextmanager
 def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
-    """If the source is standard input, copy the input to a temporary file. Then all formats can be read."""
+    """Yield the data source to score. Standard input is copied to a temporary file, which all readers can read."""
     if source.data != "-":
         yield source
         return
@@ -167,7 +165,7 @@ def _show(bar: Any, task: Any, read: int) -> None:
 
 
 def _streamed(model: "TrainedModel", source: "DataSource", docids: bool, progress: Any) -> Iterable["Dataset"]:
-    """Return the lists of a file in blocks; the file is read once, with little memory."""
+    """Return the lists to score in blocks, from a file that is read once, with little memory."""
     from rankgrad.cli.data_source import categories_by_name
     from rankgrad.data import Columns
     from rankgrad.data.letor.chunks import stream_letor
@@ -184,7 +182,7 @@ def _streamed(model: "TrainedModel", source: "DataSource", docids: bool, progres
 
 
 def _whole(model: "TrainedModel", source: "DataSource") -> tuple[Iterator["Dataset"], int]:
-    """Return the lists of a cache, a text data set or a regrouped file in blocks, and the number of blocks."""
+    """Return the lists to score in blocks, and the number of blocks, for a cache, text data set or regrouped file."""
     from rankgrad.data.loading import text_source
     from rankgrad.training.model import list_ranges
 
@@ -199,7 +197,7 @@ def _whole(model: "TrainedModel", source: "DataSource") -> tuple[Iterator["Datas
 
 
 def _block(data: "Dataset", first: int, last: int, model: "TrainedModel", named: bool) -> "Dataset":
-    """Return consecutive lists with the features of a model; features that are missing in LETOR text are 0."""
+    """Return a block of lists to score, with the features of the model; missing features of LETOR text are 0."""
     from dataclasses import replace
 
     from rankgrad.data.sparse_rows import widen

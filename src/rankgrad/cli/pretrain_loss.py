@@ -16,9 +16,13 @@ def pretrain_loss(
     out: Annotated[Path, typer.Option(help="Folder for weights and checkpoint.", show_default=False)],
     form: Annotated[str, typer.Option(help="mended (corrected form), or published (form of the paper).")] = "mended",
     grades: Annotated[int, typer.Option(help="Number of different labels: 3 (0 to 2) or 5 (0 to 4).")] = 5,
-    lists: Annotated[int | None, typer.Option(help="Lists per epoch (51200; published: 220000).")] = None,
+    lists: Annotated[
+        int | None, typer.Option(help="Lists per epoch (default: 51200; with --form published: 220000).")
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Number of epochs.")] = 20,
-    batch: Annotated[int | None, typer.Option(help="Lists per batch (128; published: 512).")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Lists per batch (default: 128; with --form published: 512).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of weights and lists.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
@@ -49,7 +53,7 @@ def pretrain_loss(
         if overwrite:
             check_overwrite(out)
         elif (out / LAST).exists() and not resume:
-            bad_value("out", "be a new folder", f"{out}, which contains a run: add --resume or --overwrite")
+            bad_value("out", "be a new folder (or add --resume or --overwrite)", f"{out}, which contains a run")
 
     together(plan.check, lambda: check_device(device), is_new)
     chosen = check_device(device)

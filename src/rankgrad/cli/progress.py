@@ -41,7 +41,7 @@ class Progress:
             self._bar.stop()
 
     def at(self, text: str, done: int, total: int, *, failed: bool = False) -> None:
-        """Show that one more run is done; `done` also counts the runs that were done before an interruption."""
+        """Show that one more run is done. `done` also counts the runs that were done before an interruption."""
         self._finished += 1
         left = (time.monotonic() - self._began) / self._finished * (total - done)
         when = f"about {span(left)} left" if done < total else "done"
@@ -56,7 +56,7 @@ class Progress:
 
 
 def span(seconds: float) -> str:
-    """Return a duration as text, with its unit.
+    """Return the remaining time of a command as text, with its unit.
 
     Example:
         >>> span(5), span(200), span(9000)

@@ -16,25 +16,24 @@ if TYPE_CHECKING:
 def report(
     results: Annotated[
         Path,
-        typer.Argument(
-            help="Folder or packed .tar.xz file of an experiment; folder of a run (train, tune, auto); folder with "
-            "several of these."
-        ),
+        typer.Argument(help="Results of an experiment (folder or .tar.xz), folder of a run, or folder with several."),
     ],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
     recipe: Annotated[
-        list[Path] | None, typer.Option(help="Recipe of the results; can be given several times.", metavar="<path>")
+        list[Path] | None, typer.Option(help="Recipe of the results; repeatable.", metavar="<path>")
     ] = None,
-    tables: Annotated[Path | None, typer.Option(help="Folder for tables in Markdown and LaTeX.")] = None,
+    tables: Annotated[Path | None, typer.Option(help="Folder for Markdown and LaTeX tables.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures as SVG and PNG.")] = None,
+    data: Annotated[str | None, typer.Option(help="Other test lists, for runs.", metavar="<str>")] = None,
     data_root: Annotated[Path | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    lists: Annotated[bool, typer.Option(help="Show ranked lists in the query explorer; needs the data.")] = True,
+    lists: Annotated[bool, typer.Option(help="Show ranked lists (needs the data).")] = True,
 ) -> None:
     """Write one HTML page that works offline: summary, overview, tables, learning curves, and a query explorer.
 
-    The page contains labels and ids of documents, and the beginnings of texts. `--no-lists` removes these.
+    The page contains labels and ids of documents, and the beginnings of texts. With `--no-lists`, the
+    page contains none of these.
 
-    Example: `rankgrad report results/learndcg-table2 --out report.html --tables tables`
+    Example: `rankgrad report results/leaderboard --out page.html --tables t`
     """
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.terminal_text import screen
@@ -45,7 +44,7 @@ def report(
 
     console = screen()
     with telling(f"reading {results}"):
-        studies = _studies(results, [*map(load_recipe, recipe or ())], data_root, lists)
+        studies = _studies(results, [*map(load_recipe, recipe or ())], data_root, lists, data)
     for study in studies:
         for warning in study.warnings:
             console.print(f"{study.name}: {warning}", style="yellow", markup=False, highlight=False)
@@ -62,7 +61,7 @@ def report(
 
 
 def check_packages(command: str) -> None:
-    """Raise an error if a package that draws the charts is not installed."""
+    """Raise an error if a package that draws the charts of a report is not installed."""
     from importlib.util import find_spec
 
     for module, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
@@ -72,8 +71,10 @@ def check_packages(command: str) -> None:
             )
 
 
-def _studies(path: Path, recipes: "Sequence[Recipe]", root: Path | None, lists: bool) -> "list[Study]":
-    """Return the studies in a folder, which is an experiment, a run, or a folder with several of these."""
+def _studies(
+    path: Path, recipes: "Sequence[Recipe]", root: Path | None, lists: bool, given: str | None = None
+) -> "list[Study]":
+    """Return the studies of the report, from the folder of an experiment or run, or a folder with several of these."""
     from rankgrad.errors import bad_value
     from rankgrad.experiments.report import writer
 
@@ -84,8 +85,10 @@ def _studies(path: Path, recipes: "Sequence[Recipe]", root: Path | None, lists: 
         kinds = "of an experiment, the folder of a run (train, tune, auto), a folder with several of these"
         bad_value("results", f"be the folder {kinds}, or a packed file (.tar.xz)", path)
     if recipes and not experiments:
-        bad_value("recipe", f"be given only for experiments, which {path} does not contain", recipes[0].name)
-    found = [_run_study(folder, root, lists) for folder in runs]
+        bad_value("recipe", f"be given only for experiments, and {path} contains no experiment", recipes[0].name)
+    if given is not None and (experiments or any(_search_file(folder).is_file() for folder in runs)):
+        bad_value("data", "be given only for runs of train and auto", given)
+    found = [_run_study(folder, root, lists, given) for folder in runs]
     if experiments:
         found += writer.gather(path, recipes=recipes, root=root, lists=lists)
     return found
@@ -110,7 +113,7 @@ def _search_file(folder: Path) -> Path:
     return folder / TRIALS / "search.json"
 
 
-def _run_study(folder: Path, root: Path | None, lists: bool) -> "Study":
+def _run_study(folder: Path, root: Path | None, lists: bool, given: str | None = None) -> "Study":
     """Return the study of a training run, a tuning run or an automatic search."""
     from rankgrad.atomic_files import read_json
     from rankgrad.cli.terminal_tables import METRICS
@@ -120,6 +123,8 @@ def _run_study(folder: Path, root: Path | None, lists: bool) -> "Study":
 
     search = read_json(_search_file(folder)) if _search_file(folder).is_file() else None
     data, parts, warnings = _lists_of(folder, search, root)
+    if given is not None:
+        data, parts = f"{data}; tested on {Path(given).name}", {**parts, "test": _test_lists(folder, given, root)}
     if _auto_file(folder).is_file():
         where = _auto_file(folder).parent
         return auto_study(folder, where, data, parts, METRICS, warnings=warnings, lists=lists)
@@ -129,10 +134,21 @@ def _run_study(folder: Path, root: Path | None, lists: bool) -> "Study":
     return tuning_study(folder, record, data, parts, METRICS, warnings=warnings, lists=lists)
 
 
+def _test_lists(folder: Path, data: str, root: Path | None) -> "Dataset":
+    """Read the lists of `--data` on which the model of a run is tested."""
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.models.registry import load
+
+    source = DataSource(data, root=None if root is None else str(root)).with_options_of(folder)
+    source.check()
+    parts = source.read(load(folder))
+    return parts.get("test", parts["train"])
+
+
 def _lists_of(
     folder: Path, search: dict[str, Any] | None, root: Path | None
 ) -> "tuple[str, dict[str, Dataset], list[str]]":
-    """Return the name of the data of a run, its lists, and a warning if the lists cannot be read."""
+    """Return the lists of a run for the report, the name of the data, and a warning if the lists cannot be read."""
     from dataclasses import replace
 
     from rankgrad.cli.data_source import DataSource

@@ -34,7 +34,7 @@ class ScoreWriter:
         self._write, self._tag, self.rows = write, tag, 0
 
     def write(self, part: "Dataset", scores: Any, more: Mapping[str, Any] = NOTHING) -> None:
-        """Write the scores of some lists, one score per document.
+        """Write the scores of some lists to the score file, one score per document.
 
         Args:
             part: lists.
@@ -45,13 +45,13 @@ class ScoreWriter:
         self.rows += len(scores)
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
-        """Return one number per line: the value of the last further column, or the score if there is no such column."""
+        """Return the lines of a scores file: the values of the last further column, or the scores if there is none."""
         ordered = part.in_row_order([scores, *more.values()][-1])
         return "%.9g\n" * len(ordered) % tuple(ordered.tolist())  # nine digits distinguish any two float32 values
 
 
 class CsvScores(ScoreWriter):
-    """Writes the columns `qid`, `docid` (if the documents have ids), `score` and the further columns."""
+    """Writes scores as CSV: the columns `qid`, `docid` (if the documents have ids), `score` and the further columns."""
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
         text = io.StringIO()
@@ -66,7 +66,7 @@ class CsvScores(ScoreWriter):
 
 
 class TrecScores(ScoreWriter):
-    """Writes a TREC run. A document without an id gets its row number in the file (from 1) as id."""
+    """Writes scores as a TREC run. The id of a document without an id is `document-` and its row number, from 1."""
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
         import numpy as np
@@ -75,7 +75,7 @@ class TrecScores(ScoreWriter):
 
         lines = []
         if part.qids.dtype.kind == "U" and (spaced := [qid for qid in part.qids.tolist() if len(qid.split()) != 1]):
-            bad_value("query ids", "have no spaces in a TREC run (use --format csv)", repr(spaced[0]))
+            bad_value("query ids", "have no spaces in a TREC run (or use --format csv)", repr(spaced[0]))
         for qid, start, stop in zip(part.qids, part.offsets[:-1], part.offsets[1:], strict=True):
             for rank, place in enumerate(np.argsort(-scores[start:stop], kind="stable") + start, 1):
                 words = [] if part.docids is None else str(part.docids[place]).split()
@@ -86,14 +86,14 @@ class TrecScores(ScoreWriter):
 
 
 class ParquetScores(ScoreWriter):
-    """Writes a Parquet file with the columns of `CsvScores`."""
+    """Writes scores as a Parquet file, with the columns of `CsvScores`."""
 
     def __init__(self, file: Any, stack: ExitStack) -> None:
         super().__init__(file.write, "")
         self._file, self._stack, self._writer = file, stack, None
 
     def write(self, part: "Dataset", scores: Any, more: Mapping[str, Any] = NOTHING) -> None:
-        """Write the scores of some lists. The first lists determine the type of the query ids."""
+        """Write the scores of some lists to the Parquet file. The first lists determine the type of the query ids."""
         import pyarrow as pa
         import pyarrow.parquet as parquet
 
@@ -107,7 +107,7 @@ class ParquetScores(ScoreWriter):
         if writer is None:
             writer = self._writer = self._stack.enter_context(parquet.ParquetWriter(self._file, made.schema))
         if made.schema != writer.schema:
-            must = "be all integers or all text for --format parquet (use --format csv)"
+            must = "be all integers or all text for --format parquet (or use --format csv)"
             bad_value("query ids", must, "integers first, then text")
         writer.write_table(made)
         self.rows += len(scores)
@@ -115,7 +115,7 @@ class ParquetScores(ScoreWriter):
 
 @contextmanager
 def writing_scores(format: str, out: str, tag: str) -> Iterator[ScoreWriter]:
-    """Yield a writer to standard output, or to a temporary file that replaces `out` when all scores are written."""
+    """Yield a writer of scores to standard output, or to a temporary file that replaces `out` after the last score."""
     kinds = {"scores": ScoreWriter, "csv": CsvScores, "trec": TrecScores}
     if out == "-":
         yield kinds[format](lambda text: sys.stdout.write(text.decode()), tag)
@@ -138,7 +138,7 @@ def writing_scores(format: str, out: str, tag: str) -> Iterator[ScoreWriter]:
 
 
 def _columns(part: "Dataset", scores: Any, more: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """Return the names and the values of the output columns, in the order of the rows of the input."""
+    """Return the names and the values of the columns of a score file, in the order of the rows of the input."""
     ids = {} if part.docids is None else {"docid": part.docids}
     found = {"qid": part.row_qids, **ids, "score": scores, **more}
     return list(found), [part.in_row_order(values) for values in found.values()]

@@ -118,6 +118,6 @@ def one_line(*errors: type[Exception], effect: str = "") -> Iterator[None]:
 
 
 def described(help: str, default: str = "", kind: str | None = None, *names: str) -> Any:
-    """Return an option whose help text contains the default. If Typer showed the default, it would use another line."""
+    """Return an option of a command, with the default in the help text. Typer would use one more line for it."""
     text = f"{help} (default: {default})" if default else help
     return typer.Option(*names, help=text, metavar=kind, show_default=False)

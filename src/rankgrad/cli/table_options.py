@@ -26,7 +26,7 @@ _SEVERAL = ("features", "drop", "categorical")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options of a table; None if an option is not given."""
+    """Options that say how to read a table; None if an option is not given."""
 
     label: str | None = None
     query: str | None = None
@@ -38,7 +38,7 @@ class TableOptions:
     regroup: bool = False  # True to accept rows of a query that are not adjacent
 
     def columns(self) -> "Columns":
-        """Return the columns of the options, for the readers of tables."""
+        """Convert the options of a table to `Columns`, which the readers of tables need."""
         from rankgrad.data import Columns
 
         features = None if not self.features else _names(self.features)
@@ -47,7 +47,7 @@ class TableOptions:
 
 
 def help_all(context: typer.Context, wanted: bool) -> None:
-    """Print the help of a command, including hidden options."""
+    """Print the help of a command, including hidden options, such as the options of tables."""
     if wanted:
         for parameter in context.command.params:
             parameter.hidden = False  # type: ignore[attr-defined]
@@ -59,14 +59,19 @@ def _names(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
 
 
-def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a table to a command. The command receives the values as the argument `table`."""
+def with_table_options(command: Callable[..., None], shown: Sequence[str] = ()) -> Callable[..., None]:
+    """Add the options of a table to a command. The command receives the values as the argument `table`.
+
+    Args:
+        command: function of the command.
+        shown: options that `--help` also shows; it hides the others.
+    """
     added: dict[str, tuple[Any, Any]] = {}
     # `--query` of `rankgrad explain` is a query id, so its column has another name.
     typed = {name: f"{name}_column" if name in signature(command).parameters else name for name in (*_HELP, "regroup")}
     for name, help in _HELP.items():
         spelling = f"--{typed[name].replace('_', '-')}"
-        option = typer.Option(spelling, help=help, rich_help_panel=PANEL, metavar="<str>", hidden=True)
+        option = typer.Option(spelling, help=help, rich_help_panel=PANEL, metavar="<str>", hidden=name not in shown)
         added[typed[name]] = (
             Annotated[list[str] | None, option] if name in _SEVERAL else Annotated[str | None, option],
             None,

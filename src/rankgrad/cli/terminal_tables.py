@@ -35,7 +35,7 @@ def print_metrics(
 def print_names(
     header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = (), console: "Console | None" = None
 ) -> None:
-    """Print one row per name. Names are never wrapped, but the text in other columns may wrap."""
+    """Print a table with one row per name. The names never wrap; the text in other columns may wrap."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table

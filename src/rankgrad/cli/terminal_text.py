@@ -15,7 +15,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u206
 
 
 def shown(text: str) -> str:
-    r"""Replace each control character by its escape sequence.
+    r"""Replace each control character of a text by its escape sequence, for a terminal.
 
     Example:
         >>> shown("doc\x1b[2J")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankgrad.cli.argument_checks import is_first
+from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
 from rankgrad.cli.table_options import TableOptions, help_all, with_table_options
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ TEXT = "<str>"
 
 
 def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
-    """Return the option of a setting. The value is text, which is checked later; None if the option is not given."""
+    """Return the Typer option for one setting of `rankgrad train`. The value of the option is text or None."""
     text = f"{help} ({default})"  # a default that Typer shows takes another line
     return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
@@ -49,13 +50,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
-    missing: Annotated[
-        str | None,
-        typer.Option(
-            help="Treatment of NaN: error, zero, mean, indicator, a number, or nan to keep NaN for trees (error)",
-            hidden=True,
-        ),
-    ] = None,
+    missing: TrainingMissing = None,
     sparse: Annotated[
         bool, typer.Option("--sparse", help="Read LETOR text with very many features as a sparse matrix.", hidden=True)
     ] = False,
@@ -132,10 +127,9 @@ def train(
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
     from rankgrad.cli.argument_checks import only_run, pair, parse_value
-    from rankgrad.cli.data_source import FILLS, DataSource
+    from rankgrad.cli.data_source import DataSource
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.shared_options import one_line
-    from rankgrad.data.loading import is_benchmark
     from rankgrad.models.protocol import NotFinite
 
     console = messages(as_json)
@@ -147,8 +141,7 @@ def train(
         # A resumed run keeps the lists that it held out. If the seed is not a number, a later check raises an error.
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
-        if missing is None and kind.takes_missing and not is_benchmark(data):
-            missing = "nan"
+        missing = training_missing(missing, kind, settings, data)
         source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by, table.columns(), table.regroup)
         source = replace(source, sparse=sparse)
     elif source is not None:
@@ -168,7 +161,7 @@ def train(
 
 
 def _given(context: typer.Context) -> dict[str, Any]:
-    """Return the options that are settings and were given; values of numeric settings are converted to numbers."""
+    """Return the settings that the user gave to `rankgrad train`; values of numeric settings become numbers."""
     from rankgrad.cli.argument_checks import parse_value
 
     given: dict[str, Any] = {}
@@ -184,7 +177,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
-    """Return the kind of ranker, the settings and a note. Given settings replace the settings of the resumed run."""
+    """Return the kind of ranker of a training, the settings and a note. Given settings replace recorded settings."""
     from rankgrad.models.registry import kind_or_default
 
     kept, path = kept_settings(resumed)
@@ -242,7 +235,7 @@ def _check(
     given: bool,
     init_model: Path | None,
 ) -> None:
-    """Raise one error with all problems, before any data is read."""
+    """Check the options of `rankgrad train`: raise one error with all problems, before any data is read."""
     from rankgrad.cli.argument_checks import check_device, together
     from rankgrad.cli.data_source import KEPT
     from rankgrad.errors import bad_value
@@ -267,7 +260,7 @@ def _check(
 
 
 def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
-    """Check that a run of this kind can start in a folder, or can be resumed from the folder."""
+    """Check that the training of a ranker of this kind can start or resume in the folder `--out`."""
     from rankgrad.cli.overwrite import check_overwrite
     from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
@@ -282,7 +275,7 @@ def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -
             bad_value("overwrite", "not be given with --resume", "both")
         if int(os.environ.get("WORLD_SIZE", os.environ.get("SLURM_NTASKS", "1"))) > 1:
             bad_value(
-                "overwrite", "not be given in a run with several processes", "--overwrite: remove the folder first"
+                "overwrite", "not be given in a run with several processes (remove the folder first)", "--overwrite"
             )
         check_overwrite(out)
         return
@@ -291,7 +284,7 @@ def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -
         if (saved.saved_as or saved.name) != (kind.saved_as or kind.name):
             bad_value("out", "be a new folder", f"{out}, which contains a model of the kind {saved.name}")
     if not resume and kind.has_run(out):
-        bad_value("out", "be a new folder", f"{out}, which contains a run: add --resume or --overwrite")
+        bad_value("out", "be a new folder (or add --resume or --overwrite)", f"{out}, which contains a run")
 
 
 def _run(
@@ -352,7 +345,7 @@ def _run(
 
 
 def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> dict[str, Any]:
-    """Evaluate the model on the test lists, print the result, and return it for `--json`."""
+    """Evaluate the model of `rankgrad train` on the test lists, and print and return the result."""
     from rankgrad.cli.terminal_tables import METRICS, print_metrics
     from rankgrad.models.folder import write_metrics
 

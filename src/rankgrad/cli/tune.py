@@ -1,12 +1,14 @@
 """`rankgrad tune`: searches for good settings for a data set, and saves the best model."""
 
 import shlex
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
@@ -42,6 +44,7 @@ def tune(
     seed: Annotated[int, described("Random seed of the search", "0")] = 0,
     jobs: Annotated[int | None, described("Processes", "one per core")] = None,
     device: Annotated[str, described("cpu or cuda", "cpu")] = "cpu",
+    missing: TrainingMissing = None,
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:
@@ -52,7 +55,7 @@ def tune(
     Example: `rankgrad tune --data MQ2008 --fold 1 --loss lambdaloss@10 --budget 40`
     """
     from rankgrad.cli.argument_checks import check_device, only_run, pair, parse_value, together
-    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import remove_run
     from rankgrad.cli.shared_options import one_line
@@ -61,16 +64,18 @@ def tune(
     from rankgrad.models.registry import kind_of, kind_or_default
 
     kept = dict(pair("set", text, parse_value) for text in fix or ())
-    source = DataSource(data, fold, data_root, holdout=holdout, seed=kept.get("seed", 0))
+    kept |= {"missing": missing} if missing in FILLS else {}
+    kind = kind_or_default(model)
+    given = {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device}
+    read_as = training_missing(missing, kind, given, data)
+    source = DataSource(data, fold, data_root, missing=read_as, holdout=holdout, seed=kept.get("seed", 0))
     source = replace(source, columns=table.columns(), regroup=table.regroup)
-    source = source if overwrite else _as_begun(source, out)
-    kind, given = (
-        kind_or_default(model),
-        {"model": model, "loss": loss, "epochs": epochs, "metric": metric, "device": device},
-    )
+    source = source if overwrite else _as_begun(source, out, missing)
     base, _ = kind.read({**{name: value for name, value in given.items() if value is not None}, **kept})
-    varied = tuple(pair("vary", text, _choices) for text in vary or ())
-    search = Search(base, budget, tuple(kept), varied, seed)
+    varied = tuple(
+        (kind.words.get(name, name), values) for name, values in (pair("vary", text, _choices) for text in vary or ())
+    )
+    search = Search(base, budget, tuple(kind.words.get(name, name) for name in kept), varied, seed)
     if jobs is not None and jobs < 1:
         bad_value("jobs", "be at least 1", jobs)
     together(
@@ -86,6 +91,8 @@ def tune(
     try:
         with one_line(RuntimeError), only_run(out):
             _check_folder(out, search, source, overwrite)  # check again, because another run may have finished
+            with telling(f"reading {data}"):
+                source.read()  # an error or a warning about the data is printed once, before the processes start
             if overwrite:
                 remove_run(out)
             rounds = _run(search, source, out, jobs)
@@ -100,7 +107,7 @@ def tune(
 
 
 def _choices(text: str) -> Any:
-    """Read a range `low..high` or choices `a|b|c`. A range has a log scale if `high` is at least 10 times `low`."""
+    """Read the text of `--vary`: `low..high` or `a|b|c`. The scale is logarithmic if `high` is at least 10 `low`."""
     from rankgrad.cli.argument_checks import parse_value
 
     low, dots, high = text.partition("..")
@@ -112,7 +119,7 @@ def _choices(text: str) -> Any:
 
 
 def _check_folder(out: Path, search: "Search", source: "DataSource", overwrite: bool) -> None:
-    """Check that the folder does not contain a different search, or a model of another command."""
+    """Check that the output folder contains no different search of `rankgrad tune`, and no model of another command."""
     from rankgrad.atomic_files import check_plain, read_json
     from rankgrad.cli.overwrite import check_overwrite
     from rankgrad.errors import bad_value
@@ -130,24 +137,30 @@ def _check_folder(out: Path, search: "Search", source: "DataSource", overwrite: 
             if then.get(name) != now[name]:
                 bad_value(
                     "out",
-                    f"be a new folder, or the folder of a search with {name} {now[name]}",
-                    f"{out}, a search with {name} {then.get(name)}: --overwrite replaces it",
+                    f"be a new folder, or contain a search with {name} {now[name]} (or add --overwrite)",
+                    f"{out}, which contains a search with {name} {then.get(name)}",
                 )
     elif (out / CONFIG).exists() or search.kind.has_run(out):
-        bad_value("out", "be a new folder", f"{out}, which contains a model: --overwrite replaces it")
+        bad_value("out", "be a new folder (or add --overwrite)", f"{out}, which contains a model")
 
 
-def _as_begun(source: "DataSource", out: Path) -> "DataSource":
-    """Return the source. Its seed becomes None if the folder has a search of version 0.1, which recorded no seed."""
+def _as_begun(source: "DataSource", out: Path, missing: str | None) -> "DataSource":
+    """Return the data source of a search. A search that has begun keeps its treatment of missing values.
+
+    The seed is None for a search of version 0.1, which recorded no seed.
+    """
     from rankgrad.atomic_files import read_json
 
     path = out / TRIALS / "search.json"
     then = read_json(path).get("data") if path.is_file() else None
-    return replace(source, seed=None) if isinstance(then, dict) and "seed" not in then else source
+    if not isinstance(then, dict):
+        return source
+    source = replace(source, seed=None) if "seed" not in then else source
+    return source if missing is not None else replace(source, missing=then.get("missing"))
 
 
 def _record(search: "Search", source: "DataSource") -> dict[str, Any]:
-    """Return the values that must be equal to resume a search. The budget is not included."""
+    """Return the values that must be equal to resume a search of `rankgrad tune`. The budget is not included."""
     import json
 
     settings = {**search.kind.defaults, **search.base}
@@ -176,7 +189,7 @@ def _state(console: "Console", search: "Search") -> None:
 
 
 def _run(search: "Search", source: "DataSource", out: Path, jobs: int | None) -> list[list["Trial"]]:
-    """Run all rounds; return the trials of each round."""
+    """Run all rounds of the search; return the trials of each round."""
     from rankgrad.atomic_files import write_json
     from rankgrad.cli.experiment import cores
     from rankgrad.cli.progress import Progress
@@ -197,7 +210,7 @@ def _run(search: "Search", source: "DataSource", out: Path, jobs: int | None) ->
 
 
 def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -> dict[str, Any]:
-    """Print the best trials and the importance of the settings; return them for `--json`."""
+    """Print the best trials and the importance of the settings; return both for `--json`."""
     from rankgrad.cli.terminal_tables import print_names
     from rankgrad.experiments.setting_importance import importance
 
@@ -220,7 +233,8 @@ def _report(console: "Console", search: "Search", rounds: list[list["Trial"]]) -
     after = f"{search.halving_rounds()[0][1]} {search.kind.unit}s"
     console.print(
         f"A random forest predicts {search.metric} of the {len(drawn)} trials after {after} from the settings.\n"
-        f"importance: decrease of the forest's R² if the values of a setting are shuffled, divided by all decreases;\n"
+        f"importance: decrease of the forest's R² if the values of a setting are shuffled, divided by the sum of all "
+        "decreases;\n"
         f"trend: rank correlation of a setting with {search.metric}.\n"
         "Importance and trend describe only these trials. They do not show causes. Longer training may change them.\n"
         f"The out-of-bag R² of the forest is {fit:.2f}" + (": do not rely on the importance." if fit < 0.2 else "."),
@@ -240,7 +254,9 @@ def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) ->
     from rankgrad.models.registry import load
 
     model = load(out / TRIALS / best.name)
-    test, result = source.read().get("test"), None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # printed when the search began
+        test, result = source.read().get("test"), None
     if test is not None:
         found = model.evaluate(test, METRICS)
         model.metrics = {**model.metrics, "test": found.means}

@@ -1,9 +1,11 @@
 """Encode categorical features: each value is replaced by its position in a sorted list of categories.
 
 The list contains the distinct values in the training data, and is saved with the model. A missing value becomes NaN.
-A value that is not in the list also becomes NaN. Categories are texts; a number is converted to its usual text.
+A value that is not in the list also becomes NaN. Categories are texts; a number is converted to its shortest text.
 """
 
+import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +23,8 @@ _MOST = 1 << 24  # float32 has all integers up to this number
 def find_categories(values: Any, name: str) -> tuple[str, ...]:
     """Return the distinct values of a column as sorted texts, with integers first. Missing values are ignored.
 
+    Integers are exact. Other numbers have the shortest text that float32 needs, because many files contain float32.
+
     Args:
         values: values of the column, `(rows,)`: texts, numbers or booleans.
         name: name of the column, for messages.
@@ -29,7 +33,7 @@ def find_categories(values: Any, name: str) -> tuple[str, ...]:
         >>> find_categories(["b", None, "a", "b"], "colour"), find_categories([10, 2, 2.5], "size")
         (('a', 'b'), ('2', '10', '2.5'))
     """
-    found = {text for text in _distinct(values, name)[0] if text is not None}
+    found = {_shortest(text) for text in _distinct(values, name)[0] if text is not None}
     if len(found) > _MOST:
         bad_value(f"the categorical column {name!r}", f"have at most {_MOST:,} values", f"{len(found):,} values")
     return tuple(sorted(found, key=_sort_key))
@@ -38,7 +42,8 @@ def find_categories(values: Any, name: str) -> tuple[str, ...]:
 def encode(values: Any, categories: Sequence[str], name: str) -> NDArray[np.float32]:
     """Return the position of each value in the list of categories; NaN for a missing or unknown value.
 
-    A number and its usual text are the same category. Therefore, the format of the file does not change the result.
+    A number and its usual text are the same category. Therefore, the format of the file does not change the result. If
+    most of the values are unknown, there is a warning.
 
     Args:
         values: values of the column, `(rows,)`.
@@ -50,9 +55,39 @@ def encode(values: Any, categories: Sequence[str], name: str) -> NDArray[np.floa
         array([ 1., nan,  0., nan], dtype=float32)
     """
     texts, inverse = _distinct(values, name)
-    places: dict[str | None, float] = {value: float(place) for place, value in enumerate(categories)}
-    table = np.array([places.get(text, np.nan) for text in texts], dtype=np.float32)
+    table, unknown, given = encode_distinct(texts, np.bincount(inverse, minlength=len(texts)), categories, name)
+    warn_unknown(name, unknown, given)
     return table[inverse] if len(table) else np.zeros(len(inverse), dtype=np.float32)
+
+
+def encode_distinct(
+    values: Any, counts: NDArray[Any], categories: Sequence[str], name: str
+) -> tuple[NDArray[np.float32], int, int]:
+    """Encode the distinct values of a column. Also return how many rows have an unknown value, and how many a value.
+
+    Args:
+        values: distinct values of the column.
+        counts: number of rows of each value.
+        categories: categories of the training data.
+        name: name of the column, for messages.
+    """
+    texts = [_text(value, name) for value in values]
+    table = _positions(texts, categories)
+    given = np.array([text is not None for text in texts], dtype=bool)
+    return table, int(counts[given & np.isnan(table)].sum()), int(counts[given].sum())
+
+
+def warn_unknown(name: str, unknown: int, given: int) -> None:
+    """Warn if most values of a categorical column are unknown to the model.
+
+    Args:
+        name: name of the column.
+        unknown: number of values that are not categories of the model.
+        given: number of values that are not missing.
+    """
+    if 2 * unknown > given:
+        share = f"{unknown / given:.0%} of the values of the categorical column {name!r}"
+        warnings.warn(f"{share} are unknown to the model, and are treated as missing", stacklevel=3)
 
 
 def recode(data: Dataset, categories: Categories | None) -> Dataset:
@@ -61,17 +96,25 @@ def recode(data: Dataset, categories: Categories | None) -> Dataset:
     Args:
         data: lists. The data set may have other categories than the model, or the same categories in another order. If
             a feature is categorical only in the model, its values must be positions in the categories of the model.
+            If it is categorical only in the data set, this is an error.
         categories: categories of the model, by column; None if the model has no categorical features.
     """
     old, new = data.categories or {}, categories or {}
+    names = data.feature_names or [str(column + 1) for column in range(data.features.shape[1])]
+    if extra := [names[column] for column in old if column not in new]:
+        bad_value(f"feature {extra[0]!r}", "have numbers, as in the training data", "categories")
     changed = {column: values for column, values in new.items() if column in old and old[column] != values}
     if not changed:
         return data if data.categories == categories else replace(data, categories=categories)
     features = np.array(data.features, dtype=np.float32)
     for column, values in changed.items():
-        table = np.append(encode(old[column], values, str(column)), np.float32(np.nan))
+        missing = len(old[column])
         codes = features[:, column]
-        features[:, column] = table[np.where(np.isnan(codes), len(old[column]), codes).astype(np.int64)]
+        index = np.where(np.isnan(codes), missing, codes).astype(np.int64)
+        counts = np.bincount(index, minlength=missing + 1)[:missing]
+        table, unknown, given = encode_distinct(old[column], counts, values, names[column])
+        warn_unknown(names[column], unknown, given)
+        features[:, column] = np.append(table, np.float32(np.nan))[index]
     return replace(data, features=features, categories=categories)
 
 
@@ -172,6 +215,38 @@ def _text(value: Any, name: str) -> str | None:
     if not isinstance(value, int | float):
         bad_type(f"the categorical column {name!r}", "contain texts or numbers", type(value).__name__)
     return str(int(value)) if value == value // 1 else repr(value)
+
+
+def _shortest(text: str) -> str:
+    """Return the shortest text of a number in float32, but all digits of an integer. Other texts do not change.
+
+    Example:
+        >>> [_shortest(text) for text in ("0.10000000149011612", "2.0", "16777217", "0.10", "two")]
+        ['0.1', '2', '16777217', '0.10', 'two']
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if not math.isfinite(number) or text not in (repr(number), _in_float32(number)):
+        return text  # not the usual text of a number
+    if not number.is_integer():
+        number = float(_in_float32(number))
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def _in_float32(number: float) -> str:
+    with np.errstate(over="ignore", under="ignore"):
+        return str(np.float32(number))
+
+
+def _positions(texts: Sequence[str | None], categories: Sequence[str]) -> NDArray[np.float32]:
+    """Return the position of each text in the categories; NaN for None and for a text that is not a category."""
+    # A model of an earlier version may have longer texts of numbers. An exact match has priority.
+    places = {_shortest(value): float(place) for place, value in enumerate(categories)}
+    places |= {value: float(place) for place, value in enumerate(categories)}
+    found = [math.nan if text is None else places.get(text, places.get(_shortest(text), math.nan)) for text in texts]
+    return np.array(found, dtype=np.float32)
 
 
 def _sort_key(text: str) -> tuple[bool, int, str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data.sparse_rows import Features, dense
+from rankgrad.data.sparse_rows import Features, canonical, dense
 from rankgrad.errors import bad_type, bad_value
 
 # Values of the categories of each categorical feature, by column. A feature is the position of its value, or NaN.
@@ -57,6 +57,8 @@ class Dataset:
     texts: Any = None  # collection, for a text data set; its features begin with the numbers of query and document
 
     def __post_init__(self) -> None:
+        # Some rankers treat an entry that is not stored as missing. So a zero must never be stored.
+        object.__setattr__(self, "features", canonical(self.features))
         documents = len(self.labels)
         if self.features.ndim != 2 or self.features.shape[0] != documents:
             bad_value("features", f"have one row per label, ({documents}, f)", self.features.shape)

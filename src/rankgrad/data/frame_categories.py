@@ -13,7 +13,7 @@ from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
 
 
-def fit_categories(X: Any, given: Iterable[Any] | None) -> Categories | None:
+def fit_categories(X: Any, given: Iterable[Any] | None, more: Iterable[int] = ()) -> Categories | None:
     """Return the categories of the categorical columns of the training data, by column; None if there are none.
 
     Columns of a categorical type are categorical: `category` of pandas, `Categorical` and `Enum` of polars, and
@@ -22,13 +22,15 @@ def fit_categories(X: Any, given: Iterable[Any] | None) -> Categories | None:
     Args:
         X: array or data frame, `(rows, f)`.
         given: names or positions of additional categorical columns, or None.
+        more: positions of other categorical columns; positions that X does not have are ignored.
     """
     names = column_names(X)
-    if names is None and given is None:
+    if names is None and given is None and not more:
         return None
     shape = getattr(X, "shape", None) or np.shape(X)
     width = shape[1] if len(shape) > 1 else 0
     chosen = {*column_numbers([] if given is None else given, names, width)}
+    chosen |= {place for place in more if place < width}
     if names is not None:
         chosen |= {place for place in range(len(names)) if _is_categorical(X, place)}
     if chosen and is_sparse(X):
@@ -60,7 +62,10 @@ def encode_categories(X: Any, categories: Categories | None) -> Any:
     if names is None:
         return _in_array(np.asarray(X), codes)
     if kind == "pandas":
-        return X.assign(**{str(names[place]): values for place, values in codes.items()})
+        X = X.copy(deep=False)
+        for place, values in codes.items():
+            X.isetitem(place, values)
+        return X
     if kind == "polars":
         import polars as pl
 
@@ -70,14 +75,34 @@ def encode_categories(X: Any, categories: Categories | None) -> Any:
     return X
 
 
+def check_labels(y: Any) -> None:
+    """Raise an error if the labels that an estimator receives are texts, such as grades that are not mapped to numbers.
+
+    Args:
+        y: labels, `(rows,)`.
+    """
+    values = np.asarray(y)
+    texts = [value for value in values.ravel() if isinstance(value, str)] if values.dtype.kind in "OU" else []
+    try:
+        np.array(texts).astype(np.float64)
+    except ValueError:
+        bad_value("y", f"be numbers (map grades such as {str(texts[0])!r} to 0, 1, 2, ...)", "texts")
+
+
 def column_names(X: Any) -> list[Any] | None:
-    """Return the names of the columns of a data frame or an Arrow table; None for an array.
+    """Return the names of the columns of a data frame or an Arrow table; None for an array. They must be distinct.
 
     Args:
         X: array or data frame.
     """
     columns = getattr(X, "column_names", getattr(X, "columns", None))
-    return None if columns is None else [*columns]
+    if columns is None:
+        return None
+    names = [*columns]
+    if len({*names}) < len(names):
+        repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        bad_value("X", "have distinct column names", f"the repeated names {some(repeated)}")
+    return names
 
 
 def _in_array(X: NDArray[Any], codes: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -13,10 +13,10 @@ from rankgrad.data.categories import encode, find_categories
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.sparse_rows import Features, is_sparse
 from rankgrad.data.tables.columns import Columns, choose
-from rankgrad.data.tables.errors import some
+from rankgrad.data.tables.errors import FILL_ADVICE, some
 from rankgrad.data.tables.reader import read_table
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.group_rows import group_rows
+from rankgrad.group_rows import group_offsets, group_rows
 
 
 def from_arrays(
@@ -26,7 +26,7 @@ def from_arrays(
     qid: ArrayLike | None = None,
     group: ArrayLike | None = None,
     docids: ArrayLike | None = None,
-    missing: float | Literal["error"] = "error",
+    missing: float | Literal["error", "nan"] = "error",
     name: str = "",
 ) -> tuple[Dataset, NDArray[np.int64]]:
     """Convert NumPy arrays to a data set; also return the original row of each document.
@@ -37,7 +37,8 @@ def from_arrays(
         qid: query id of each row; rows may be in any order. Exactly one of `qid` and `group` is required.
         group: number of rows of each list, as in LightGBM and XGBoost; the rows of a list are consecutive.
         docids: document id of each row, `(rows,)`.
-        missing: number that replaces NaN and infinities in the features; with `"error"`, such values are an error.
+        missing: number that replaces NaN and infinities in the features; with `"nan"`, these values become NaN, and
+            with `"error"`, they are an error.
         name: name of the data set.
 
     Example:
@@ -53,7 +54,7 @@ def from_arrays(
     if features.shape[0] != rows:
         bad_value("X", f"have one row per label, ({rows}, f)", features.shape)
     if qid is None:
-        order, offsets = np.arange(rows), _group_offsets(group, rows)
+        order, offsets = np.arange(rows), group_offsets(group, rows)
         qids: NDArray[Any] = np.arange(len(offsets) - 1)
     else:
         order, offsets, qids = group_rows(qid)
@@ -82,7 +83,7 @@ def from_frame(
     weight: str | None = None,
     categorical: Sequence[str] = (),
     regroup: bool = True,
-    missing: float | Literal["error"] = "error",
+    missing: float | Literal["error", "nan"] = "error",
     name: str = "",
 ) -> Dataset:
     """Convert a pandas data frame, a polars data frame or an Arrow table to a data set. Rows may be in any order.
@@ -102,7 +103,8 @@ def from_frame(
         categorical: names or patterns of the categorical features, which may be columns of text. Columns of a
             categorical type are always categorical.
         regroup: True to group the rows by query; with False, a query whose rows are not consecutive is an error.
-        missing: number that replaces nulls, NaN and infinities in the features; with `"error"`, they are an error.
+        missing: number that replaces nulls, NaN and infinities in the features; with `"nan"`, these values become NaN,
+            and with `"error"`, they are an error.
         name: name of the data set.
 
     Example:
@@ -117,7 +119,9 @@ def from_frame(
     numeric = {column: table.is_numeric(column) for column in table.columns}
     chosen = choose(given, numeric, typed=[column for column in table.columns if table.is_categorical(column)])
     if features is None and (text := [column for column in chosen.unused if not table.is_numeric(column)]):
-        warnings.warn(f"columns without numbers are not features: {some(text)}", stacklevel=2)
+        warnings.warn(
+            f"columns without numbers are not features: {some(text)} (to use them, set categorical=)", stacklevel=2
+        )
     label, wanted = str(chosen.label), chosen.features
     for role, column in (("label", label), ("qid", chosen.qid)):
         if nulls := table.nulls(column):
@@ -249,23 +253,19 @@ def _labels(y: NDArray[Any], name: str = "labels") -> NDArray[np.float32]:
     return y.astype(np.float32)
 
 
-def _group_offsets(group: Any, rows: int) -> NDArray[np.int64]:
-    sizes = np.asarray(group)
-    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (len(sizes) and sizes.min() < 0):
-        bad_value("group", "be the sizes of the lists, integers of at least 0", sizes)
-    if sizes.sum() != rows:
-        bad_value("group", f"have the sum {rows}, the number of rows", sizes.sum())
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _fill(x: NDArray[np.float32], missing: float | Literal["error"], names: Sequence[str]) -> NDArray[np.float32]:
-    if isinstance(missing, str) and missing != "error":
-        bad_value("missing", "be 'error' or a number that replaces missing values", repr(missing))
+def _fill(
+    x: NDArray[np.float32], missing: float | Literal["error", "nan"], names: Sequence[str]
+) -> NDArray[np.float32]:
+    if isinstance(missing, str) and missing not in ("error", "nan"):
+        bad_value("missing", "be 'error', 'nan' or a number that replaces missing values", repr(missing))
     bad = [j for j in range(x.shape[1]) if not np.isfinite(x[:, j]).all()]
     if not bad:
         return x
     if missing == "error":
         count = sum(int((~np.isfinite(x[:, j])).sum()) for j in bad)
-        must = "be finite (or set missing= to a number that replaces such values)"
-        bad_value("features", must, f"{count} missing or infinite values in {some([names[j] for j in bad])}")
+        bad_value(
+            "features",
+            f"be finite {FILL_ADVICE}",
+            f"{count} missing or infinite values in {some([names[j] for j in bad])}",
+        )
     return np.where(np.isfinite(x), x, np.float32(missing))

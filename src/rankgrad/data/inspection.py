@@ -14,6 +14,7 @@ from rankgrad.data.inspection_checks import (
     document_findings,
     feature_findings,
     label_findings,
+    missing_findings,
     shared_findings,
 )
 from rankgrad.data.inspection_scan import SAMPLE, Scan, scan
@@ -90,6 +91,7 @@ def _findings(parts: dict[str, Dataset], scans: dict[str, Scan]) -> Iterator[Fin
     # Features are checked only in the first split (train): the other splits would repeat the findings.
     first = next(iter(parts))
     if len(parts[first].labels):
+        yield from missing_findings(parts[first], scans[first], first)
         yield from feature_findings(scans[first], first)
     widths = {name: part.features.shape[1] for name, part in parts.items()}
     if len(set(widths.values())) > 1:

@@ -11,6 +11,7 @@ from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_scan import Scan
 
 SEVERITIES = ("error", "warning", "note")
+_WORST = 8  # maximum number of features that a finding about missing values names
 LARGEST_GRADE = 31  # the gain 2^y - 1 of a larger label is far above all other gains
 _LEAK, _POSSIBLE_LEAK = 0.98, 0.92  # limits on the share of pairs that one feature alone orders correctly
 _FILLS = (-1.0, -9.0, -99.0, -999.0, -9999.0)  # values that often mark a missing value
@@ -83,13 +84,30 @@ def _list_findings(data: Dataset, where: str) -> Iterator[Finding]:
         yield Finding("note", "no documents", where, what, "Such lists count as lists without a relevant document.")
 
 
+def missing_findings(data: Dataset, scan: Scan, where: str) -> Iterator[Finding]:
+    """Yield findings about missing values (NaN) and about infinite values of a split."""
+    rows, names = max(len(scan.rows), 1), data.feature_names
+
+    def named(column: int) -> str:
+        return f"feature {column + 1}" if names is None else repr(names[column])
+
+    if count := int(scan.missing.sum()):
+        worst = np.argsort(-scan.missing, kind="stable")[:_WORST]
+        shares = ", ".join(f"{named(j)} {scan.missing[j] / rows:.1%}" for j in worst if scan.missing[j])
+        columns = int((scan.missing > 0).sum())
+        more = f" and {columns - _WORST} more features" if columns > _WORST else ""
+        what = f"{_count(count, 'value')} {'is' if count == 1 else 'are'} missing: {shares}{more}."
+        do = "Trees accept missing values. For a network, set missing='mean', 'indicator' or 'zero'."
+        yield Finding("warning", "missing values", where, what, do)
+    if len(bad := np.flatnonzero(scan.infinite)):
+        what = f"{_count(int(scan.infinite.sum()), 'infinite value')} in {', '.join(map(named, bad[:_WORST]))}."
+        do = "Readers replace infinite values in the same way as missing values: with a number, or missing='nan'."
+        yield Finding("error", "not finite", where, what, do)
+
+
 def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
     """Yield findings about features of a split that are useless, reveal the label, or need preprocessing."""
     width = len(scan.low)
-    bad = np.flatnonzero(scan.not_finite)
-    if len(bad):
-        what = f"{scan.not_finite.sum():,} values are NaN or infinite, in {_features(bad)}."
-        yield Finding("error", "not finite", where, what, "Read the data with missing=0.0 or another fill value.")
     constant = np.flatnonzero(scan.low == scan.high)
     if len(constant):
         what = f"{_features(constant)} {_are(constant)} constant."
@@ -114,7 +132,7 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
         what = f"{_features(filled)} {_have(filled)} only one distinct negative value, which may mark missing values."
         do = "Replace this value by 0 or by the mean before you standardise."
         yield Finding("warning", "missing fills", where, what, do)
-    sound = scan.not_finite == 0
+    sound = scan.infinite == 0
     huge = np.flatnonzero(sound & (np.maximum(np.abs(scan.low), np.abs(scan.high)) >= 1e30))
     if len(huge):
         what = f"{_features(huge)} {_have(huge)} values beyond 1e30, which may mark missing values."
@@ -180,7 +198,7 @@ def _has_fill(scan: Scan, j: int) -> bool:
     if scan.low[j] not in _FILLS or scan.low[j] == scan.high[j]:
         return False
     x = scan.sample[:, j]
-    others = x[x != scan.low[j]]
+    others = x[~np.isnan(x) & (x != scan.low[j])]
     return len(others) < len(x) and len(others) > 0 and bool(others.min() >= 0)
 
 

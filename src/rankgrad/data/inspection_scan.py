@@ -18,7 +18,8 @@ class Scan:
 
     low: NDArray[np.float32]  # (f,), lowest value
     high: NDArray[np.float32]  # (f,), highest value
-    not_finite: NDArray[np.int64]  # (f,), number of values that are NaN or infinite
+    missing: NDArray[np.int64]  # (f,), number of values that are NaN
+    infinite: NDArray[np.int64]  # (f,), number of infinite values
     columns: NDArray[np.uint64]  # (f,), hash of each column; equal columns have equal hashes
     rows: NDArray[np.uint64]  # (documents,), hash of each row; equal rows have equal hashes
     sample: NDArray[np.float32]  # (rows, f), at most `SAMPLE` rows
@@ -39,13 +40,14 @@ def scan(dataset: Dataset, seed: int = 0) -> Scan:
     documents, width = dataset.features.shape
     by_row, by_column = _multipliers(rng, _ROWS), _multipliers(rng, width)
     low, high = np.full(width, np.inf, np.float32), np.full(width, -np.inf, np.float32)
-    not_finite, columns = np.zeros(width, np.int64), np.zeros(width, np.uint64)
+    missing, infinite, columns = np.zeros(width, np.int64), np.zeros(width, np.int64), np.zeros(width, np.uint64)
     rows = np.empty(documents, np.uint64)
     for start in range(0, documents, _ROWS):
         block = np.asarray(dataset.features[start : start + _ROWS]) + np.float32(0)  # -0 becomes 0
         # fmin and fmax ignore NaN.
         low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
-        not_finite += (~np.isfinite(block)).sum(0)
+        missing += np.isnan(block).sum(0)
+        infinite += np.isinf(block).sum(0)
         bits = block.view(np.uint32).astype(np.uint64) * _MIX
         bits ^= bits >> np.uint64(29)
         rows[start : start + len(block)] = (bits * by_column).sum(1, dtype=np.uint64)
@@ -55,7 +57,8 @@ def scan(dataset: Dataset, seed: int = 0) -> Scan:
     if documents > SAMPLE:
         chosen = np.sort(rng.choice(documents, SAMPLE, replace=False))
     agreement, pairs = _agreement(dataset, rng)
-    return Scan(low, high, not_finite, columns, rows, np.asarray(dataset.features[chosen]), agreement, pairs)
+    sample = np.asarray(dataset.features[chosen])
+    return Scan(low, high, missing, infinite, columns, rows, sample, agreement, pairs)
 
 
 def _multipliers(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:

@@ -63,7 +63,7 @@ def load(
     fold: int | None = None,
     root: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
-    missing: float | Literal["error"] | None = None,
+    missing: float | Literal["error", "nan"] | None = None,
     holdout: float | None = None,
     seed: int = 0,
     columns: Columns | None = None,
@@ -84,8 +84,8 @@ def load(
         root: folder that contains the benchmark sets; with None, the folder in the environment variable
             `RANKGRAD_DATA`, or the current folder if this variable is not set.
         cache: folder for caches of the files; later calls map these caches into memory, which is fast.
-        missing: number that replaces missing values, or `"error"`, as in `read_letor`. None means 0 for Istella,
-            which marks missing values by 1.797e308, and `"error"` for all other sets.
+        missing: number that replaces missing values, `"nan"` or `"error"`, as in `read_letor`. None means 0 for
+            Istella, which marks missing values by 1.797e308, and `"error"` for all other sets.
         holdout: share of the training lists that becomes the validation part, if the files have no such part. None
             means 0.2 for Istella and 0 for all other sets. If lists are held out, the lists of both parts are copied.
         seed: random seed of the choice of held-out lists.
@@ -259,7 +259,7 @@ def _load_folder(
     folder: Path,
     fold: int | None,
     cache: Any,
-    missing: float | Literal["error"] | None,
+    missing: float | Literal["error", "nan"] | None,
     regroup: bool,
     form: TableForm,
     sparse: bool,
@@ -278,7 +278,7 @@ def _load_folder(
 
 
 def _read_tables(
-    files: SplitFiles, title: str, cache: Any, missing: float | Literal["error"], regroup: bool, form: TableForm
+    files: SplitFiles, title: str, cache: Any, missing: float | Literal["error", "nan"], regroup: bool, form: TableForm
 ) -> Splits:
     """Read the tables of a folder. All parts have the features of the training table or, with `form`, of a model."""
     parts: dict[str, Dataset | None] = dict.fromkeys(SPLITS)
@@ -299,7 +299,7 @@ def _read(
     files: SplitFiles,
     title: str,
     cache: Any,
-    missing: float | Literal["error"],
+    missing: float | Literal["error", "nan"],
     width: int | None,
     regroup: bool,
     sparse: bool,
@@ -327,7 +327,7 @@ def _read_split(
     split: str,
     title: str,
     cache: Any,
-    missing: float | Literal["error"],
+    missing: float | Literal["error", "nan"],
     width: int | None,
     regroup: bool,
     sparse: bool,

@@ -15,6 +15,22 @@ def is_sparse(features: Any) -> bool:
     return hasattr(features, "tocsr")
 
 
+def canonical(features: Features) -> Features:
+    """Return features in the form in which equal matrices have equal parts: without stored zeros and duplicates.
+
+    A sparse matrix that has another form is copied. An array is returned unchanged.
+    """
+    if not is_sparse(features):
+        return features
+    rows = features.tocsr()
+    if rows.has_canonical_format and np.count_nonzero(rows.data) == rows.nnz:
+        return rows
+    rows = rows.copy()
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return rows
+
+
 def dense(rows: Features) -> NDArray[np.float32]:
     """Return rows of features as an array. Entries that a sparse matrix does not store are 0."""
     return np.asarray(rows.toarray() if is_sparse(rows) else rows)

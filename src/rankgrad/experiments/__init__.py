@@ -3,6 +3,7 @@
 - `recipes` reads and checks YAML files that describe an experiment.
 - `runs` trains the cells of a recipe in several processes, and reads and writes their results.
 - `tables` and `statistics` compute means, spread and paired tests. Tables show published numbers next to ours.
+- `compare_runs` and `all_pairs` compare rankers that were trained with several seeds, also outside of recipes.
 - `report` makes a page, tables and figures from results.
 - `tuning` searches for good settings for a data set; `comparison` compares two rankers query by query.
 """
@@ -11,18 +12,35 @@ from typing import TYPE_CHECKING
 
 from rankgrad import moved
 
-__all__ = ["Cell", "Recipe", "RecipeError", "load_recipe", "parse_recipe"]
+__all__ = [
+    "AllPairs",
+    "Cell",
+    "Recipe",
+    "RecipeError",
+    "RunComparison",
+    "RunValues",
+    "all_pairs",
+    "compare_runs",
+    "load_recipe",
+    "parse_recipe",
+]
 
 # A new process of a pool imports this package. It loads PyTorch only if its tasks need PyTorch.
 if TYPE_CHECKING:
     from rankgrad.experiments.recipes.errors import RecipeError
     from rankgrad.experiments.recipes.recipe import Recipe, load_recipe, parse_recipe
     from rankgrad.experiments.runs.cell import Cell
+    from rankgrad.experiments.seed_variance import AllPairs, RunComparison, RunValues, all_pairs, compare_runs
 else:
     _MEMBERS = {
+        "AllPairs": "seed_variance",
         "Cell": "runs.cell",
         "Recipe": "recipes.recipe",
         "RecipeError": "recipes.errors",
+        "RunComparison": "seed_variance",
+        "RunValues": "seed_variance",
+        "all_pairs": "seed_variance",
+        "compare_runs": "seed_variance",
         "load_recipe": "recipes.recipe",
         "parse_recipe": "recipes.recipe",
     }

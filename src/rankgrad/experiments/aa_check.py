@@ -8,7 +8,7 @@ find, so a test at level 0.05 should be significant in 5% of the cases. Two kind
 - simulated rows. They have the variances of a real row: the variance of the training runs and, per query, the variance
   of the rest.
 
-Two other tests are measured for comparison. They first average over seeds, and treat only the queries as
+Two other tests are measured for comparison. These tests first average over seeds, and treat only the queries as
 random.
 """
 
@@ -25,13 +25,13 @@ from rankgrad.experiments.seed_variance import TESTS, RunValues, compare_runs
 
 SPLITS = 2000  # number of simulated cases
 LEVEL = 0.05
-_ROUNDS = 399  # of the bootstrap and the randomisation test
+_ROUNDS = 399  # number of rounds of the bootstrap and of the randomisation test
 _MOST = 126  # maximum number of divisions per row: all divisions of ten seeds
 
 
 @dataclass(frozen=True)
 class FalsePositives:
-    """Number of significant results of one test among cases without a difference."""
+    """Number of significant results of one test among A/A cases, which have no difference."""
 
     found: int
     cases: int
@@ -41,7 +41,7 @@ class FalsePositives:
 
     @property
     def rate(self) -> float:
-        """Share of the cases that are significant."""
+        """Share of the A/A cases in which the test is significant."""
         return self.found / self.cases if self.cases else 0.0
 
     @property
@@ -56,19 +56,19 @@ class FalsePositives:
 
 @dataclass(frozen=True)
 class AACheck:
-    """False positives per test: for the divisions of real seeds (`real`), and for simulated rows (`drawn`)."""
+    """False positives per test of an A/A check: for divisions of real seeds (`real`) and simulated rows (`drawn`)."""
 
     real: Mapping[str, FalsePositives]
     drawn: Mapping[str, FalsePositives]
     rows: int  # number of rows with at least four seeds
-    seeds: tuple[int, ...]  # all different numbers of seeds that these rows have
+    seeds: tuple[int, ...]  # numbers of seeds of these rows, without duplicates
     level: float = LEVEL
 
 
 def aa_checks(
     groups: Mapping[str, Iterable[RunValues]], *, splits: int = SPLITS, level: float = LEVEL, seed: int = 0
 ) -> dict[str, AACheck]:
-    """Check the rows of each data set. If there are several data sets, also check all rows together, as `"all"`.
+    """Run the A/A check for each data set and, if there are several data sets, for all rows together, as `"all"`.
 
     Args:
         groups: rows of each data set.
@@ -109,7 +109,7 @@ def aa_check(
 
 
 def _tests() -> dict[str, Callable[[RunValues, RunValues, int], float]]:
-    """Return, for each test, a function that computes the p-value from two rows and a random seed."""
+    """Return, for each test of the A/A check, a function of two rows and a random seed that returns the p-value."""
 
     def with_runs(test: str) -> Callable[[RunValues, RunValues, int], float]:
         return lambda a, b, seed: compare_runs(a, b, test=test, rounds=_ROUNDS, seed=seed).p
@@ -155,7 +155,7 @@ def _part(row: RunValues, seeds: Any) -> RunValues:
 
 
 def _drawn(row: RunValues, generator: np.random.Generator) -> tuple[RunValues, RunValues]:
-    """Simulate two rows with the variances of a real row. Each simulated row has half as many seeds."""
+    """Simulate two rows for the A/A check, with the variances of a real row and half as many seeds each."""
     values, folds = row.values[:, row.used], row.folds[row.used]
     names, places = np.unique(folds, return_inverse=True)
     means = np.array([values[:, folds == name].mean(axis=1) for name in names])  # (folds, seeds)

@@ -46,7 +46,7 @@ class RankedDocument:
 
 @dataclass(frozen=True)
 class ComparedQuery:
-    """A query with the first documents of the list of each ranker."""
+    """A query of a comparison, with the first documents of the list of each ranker."""
 
     query: str
     a: float  # value of the first metric for ranker a
@@ -58,7 +58,7 @@ class ComparedQuery:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences in all metrics, and the queries with the largest difference in the first metric."""
+    """Comparison of two rankers: differences in all metrics, and queries that differ most in the first metric."""
 
     metrics: tuple[Difference, ...]
     queries: tuple[ComparedQuery, ...]
@@ -67,7 +67,7 @@ class Comparison:
     about: str = ""  # note on how metrics are computed; empty for the usual way
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that can be written as JSON; a NaN or infinite score becomes None."""
+        """Return the comparison as a dictionary that can be written as JSON; a NaN or infinite score becomes None."""
         whole = asdict(self)
         for query in whole["queries"]:
             for place in (*query["list_a"], *query["list_b"]):
@@ -87,7 +87,7 @@ def compare(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two rankings of the same lists; `rankgrad.data.evaluation.evaluate_lists` computes the metrics.
+    """Compare two rankers on the same lists; `rankgrad.data.evaluation.evaluate_lists` computes the metrics.
 
     Args:
         a, b: scores of ranker a and of ranker b, `(documents,)`.
@@ -106,7 +106,8 @@ def compare(
     """
     for name, scores in (("a", a), ("b", b)):
         if np.shape(scores) != data.labels.shape:
-            bad_value(name, f"have one score per document, {data.labels.shape}", np.shape(scores))
+            must = f"have one score per document, shape {data.labels.shape}"
+            bad_value(f"scores of ranker {name}", must, f"shape {np.shape(scores)}")
     ours, theirs = (evaluate_lists(scores, data, metrics, bootstrap=0) for scores in (a, b))
     found = []
     for text, metric in named(metrics).items():
@@ -149,7 +150,7 @@ def compare(
 def top_documents(
     scores: Scores, other: Scores, data: Dataset, place: int, depth: int = 10
 ) -> tuple[RankedDocument, ...]:
-    """Return the first documents of one list, with their ranks in the list of the other ranker."""
+    """Return the first documents of one ranked list, with their ranks in the list of the other ranker."""
     rows = slice(int(data.offsets[place]), int(data.offsets[place + 1]))
     order, elsewhere = _order(scores[rows]), np.argsort(_order(other[rows]))
     labels = data.labels[rows]
@@ -162,7 +163,7 @@ def top_documents(
 
 
 def _order(scores: Scores) -> NDArray[np.int64]:
-    """Return the order in which metrics rank a list: highest score first, ties by position, NaN last."""
+    """Return the order of a compared list, as metrics rank it: highest score first, ties by position, NaN last."""
     import torch
 
     from rankgrad.metrics.sort_order import order

@@ -44,7 +44,7 @@ _NUMBERS = 4_000_000  # maximum number of values in memory at a time
 
 @dataclass(frozen=True)
 class RunValues:
-    """Values of one row per seed and query; all rows of a comparison have the same queries in the same order.
+    """Values of one row of a table, per seed and query; compared rows have the same queries in the same order.
 
     Example:
         >>> RunValues([[0.5, 0.7, 0.9, 0.4], [0.4, 0.5, 0.8, 0.4]], folds=[1, 1, 2, 2]).mean
@@ -58,24 +58,30 @@ class RunValues:
     def __post_init__(self) -> None:
         values = np.asarray(self.values, dtype=np.float64)
         if values.ndim != 2 or 0 in values.shape:
-            bad_value("values", "have one value per seed and query, (seeds, queries)", values.shape)
+            bad_value("values", "have one value per seed and query, shape (seeds, queries)", f"shape {values.shape}")
         skipped = np.isnan(values)
         if (skipped.any(axis=0) != skipped.all(axis=0)).any():
             bad_value("values", "be NaN for the same queries with every seed", "NaN for different queries")
         folds = np.zeros(values.shape[1], dtype=np.int64) if self.folds is None else np.asarray(self.folds)
         if folds.shape != values.shape[1:]:
-            bad_value("folds", f"have one fold per query, {values.shape[1:]}", folds.shape)
+            bad_value("folds", f"have one fold per query, shape {values.shape[1:]}", f"shape {folds.shape}")
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "folds", folds)
 
     @classmethod
     def of(cls, runs: Sequence["CellResult"], metric: str) -> "RunValues":
-        """Collect the values of a row from the results of its final cells; all folds must have equally many seeds."""
+        """Collect the values of a row from the results of its final cells; all folds must have equally many seeds.
+
+        Args:
+            runs: results of the final cells of the row.
+            metric: name of the metric.
+        """
         parts: dict[Any, list[CellResult]] = {}
         for run in runs:
             parts.setdefault(run.cell.fold, []).append(run)
         if len({len(part) for part in parts.values()}) != 1:
-            bad_value("runs", "have the same number of seeds in every fold", [len(part) for part in parts.values()])
+            counts = " and ".join(str(len(part)) for part in parts.values())
+            bad_value("runs", "have the same number of seeds in every fold", f"{counts} seeds")
         columns, folds, queries = [], [], []
         for place, (_, part) in enumerate(sorted(parts.items(), key=lambda item: item[0] or 0)):
             part = sorted(part, key=lambda run: run.cell.seed)
@@ -90,27 +96,27 @@ class RunValues:
 
     @property
     def seeds(self) -> int:
-        """Number of seeds."""
+        """Number of seeds of the row."""
         return len(self.values)
 
     @property
     def mean(self) -> float:
-        """Mean over the seeds and over the queries that are not skipped."""
+        """Mean of the row over the seeds and over the queries that are not skipped."""
         return float(np.nanmean(self.values)) if not np.isnan(self.values).all() else 0.0
 
     @cached_property
     def used(self) -> NDArray[np.bool_]:
-        """True for the queries that are not skipped, `(queries,)`."""
+        """True for the queries of the row that are not skipped, `(queries,)`."""
         return ~np.isnan(self.values[0])
 
     @cached_property
     def query_means(self) -> Array:
-        """Mean over seeds of each query that is not skipped, `(used queries,)`."""
+        """Mean over the seeds for each query of the row that is not skipped, `(used queries,)`."""
         return self.values[:, self.used].mean(axis=0)
 
     @cached_property
     def runs(self) -> "_Runs":
-        """Effects of the training runs, and their variance."""
+        """Effects of the training runs of the row, and the variance of these effects."""
         values, folds = self.values[:, self.used], self.folds[self.used]
         kept = [values[:, folds == fold] for fold in np.unique(folds)]
         shares = np.array([part.shape[1] for part in kept]) / values.shape[1]
@@ -160,17 +166,21 @@ class RunComparison:
     p: float  # p-value, two-sided
     queries: int  # number of queries
     seeds: tuple[int, int]  # number of seeds of each row
-    level: float = 0.05
+    level: float = 0.05  # level of the test; the interval has confidence 1 - level
 
     @property
     def detectable(self) -> float:
-        """Smallest true difference that the test finds with 80% power at the level."""
+        """Detectable difference: smallest true difference that the test of the two rows finds with 80% power."""
         from scipy.special import stdtrit
 
         return float(self.error * (stdtrit(self.freedom, 1 - self.level / 2) + stdtrit(self.freedom, POWER)))
 
     def power(self, difference: float) -> float:
-        """Return the probability that the test finds a true difference of this size at the level."""
+        """Return the probability that the test of the two rows finds a true difference of this size.
+
+        Args:
+            difference: true difference of the means.
+        """
         from scipy.stats import nct, t
 
         if self.error == 0:
@@ -197,7 +207,7 @@ def compare_runs(
         bad_value("rounds", "be at least 1", rounds)
     d = _differences(a, b)
     difference, n = float(d.mean()) if len(d) else 0.0, len(d)
-    error, freedom = _standard_error(d, a, b)
+    error, freedom = map(float, _standard_error(d, a, b))
     found = RunComparison(difference, error, freedom, (difference, difference), 1.0, n, (a.seeds, b.seeds), level)
     if n < 2 or error == 0:
         return found if difference == 0 or n < 2 else replace(found, p=0.0)
@@ -216,7 +226,7 @@ def compare_runs(
 
 
 def mean_comparison(parts: Sequence[RunComparison]) -> RunComparison:
-    """Return the mean difference over several data sets with equal weights; the p-value is that of a t-test.
+    """Return the comparison of two rows, averaged over data sets with equal weights; the p-value is that of a t-test.
 
     Example:
         >>> one = RunComparison(0.02, 0.01, 100, (0, 0.04), 0.048, 50, (5, 5))
@@ -255,11 +265,15 @@ class AllPairs:
 
     comparisons: list[list[RunComparison | None]]  # row i minus row j; None on the diagonal
     adjusted: Array  # p-values after adjustment for all pairs, (rows, rows); 1 on the diagonal
-    level: float = 0.05
-    higher_is_better: bool = True
+    level: float = 0.05  # level of the tests
+    higher_is_better: bool = True  # False for a metric of which lower values are better
 
     def beaten(self, row: int) -> list[int]:
-        """Return the indices of the rows that are significantly better than the row with index `row`."""
+        """Return the indices of the rows that are significantly better than another row.
+
+        Args:
+            row: index of the other row.
+        """
         found = []
         for other in range(len(self.adjusted)):
             one = self.comparisons[other][row]
@@ -282,10 +296,17 @@ def all_pairs(
     level: float = 0.05,
     higher_is_better: bool = True,
 ) -> AllPairs:
-    """Compare every row with every other row, and adjust the p-values for all pairs.
+    """Compare every row of a table with every other row, and adjust the p-values for all pairs.
 
     Because all pairs are tested, a statement about the best row is valid, even though the results determine which
     row is the best.
+
+    Args:
+        rows: values of the rows; all rows have the same queries.
+        test: one of `TESTS`.
+        correction: method of the adjustment, `"holm"` or `"bonferroni"`; `"none"` for no adjustment.
+        level: level of the tests.
+        higher_is_better: False for a metric of which lower values are better.
     """
 
     def compare(i: int, j: int) -> RunComparison:
@@ -302,7 +323,7 @@ def pairs_of(
     level: float = 0.05,
     higher_is_better: bool = True,
 ) -> AllPairs:
-    """Return the comparisons of all pairs of `count` rows; `compare` compares row i with row j."""
+    """Return the comparisons of all pairs of `count` rows; `compare(i, j)` compares the rows i and j."""
     comparisons: list[list[RunComparison | None]] = [[None] * count for _ in range(count)]
     places = [(i, j) for i in range(count) for j in range(i)]
     for i, j in places:
@@ -316,10 +337,10 @@ def pairs_of(
 
 
 def _differences(a: RunValues, b: RunValues) -> Array:
-    """Return the difference of the query means, `(used queries,)`."""
+    """Return the differences between the query means of two rows, `(used queries,)`."""
     if a.queries is not None and b.queries is not None and not np.array_equal(a.queries, b.queries):
         lacking = sorted(set(a.queries.tolist()) ^ set(b.queries.tolist()))
-        got = f"{lacking[0]!r} in only one of them" if lacking else "another order"
+        got = f"query {lacking[0]!r} in only one of them" if lacking else "the same queries in different orders"
         bad_value("a and b", "have the same queries in the same order", got)
     if a.values.shape[1] != b.values.shape[1]:
         bad_value("a and b", "have the same queries", f"{a.values.shape[1]} and {b.values.shape[1]} queries")
@@ -333,7 +354,7 @@ def _differences(a: RunValues, b: RunValues) -> Array:
 
 
 def _standard_error(d: Array, a: RunValues, b: RunValues) -> tuple[float, float]:
-    """Return the standard error of the mean of `d`, and its degrees of freedom."""
+    """Return the standard error of the mean difference between two rows, and its degrees of freedom."""
     n = len(d)
     if n < 2:
         return 0.0, 1.0
@@ -352,7 +373,7 @@ def _standard_error(d: Array, a: RunValues, b: RunValues) -> tuple[float, float]
 
 
 def _scaled_effects(a: RunValues, b: RunValues) -> list[tuple[Array, Array]]:
-    """Return, for each row, the shares of folds and the effects of runs.
+    """Return the shares of the folds and the effects of the training runs, for each row with several seeds.
 
     The effects are scaled: their variance becomes an unbiased estimate that contains no noise.
     """
@@ -366,7 +387,7 @@ def _scaled_effects(a: RunValues, b: RunValues) -> list[tuple[Array, Array]]:
 
 
 def _bootstrap(d: Array, a: RunValues, b: RunValues, rounds: int, seed: int) -> Array:
-    """Return the studentised differences of the bootstrap samples, `(rounds,)`."""
+    """Return the studentised differences of the bootstrap samples of queries and training runs, `(rounds,)`."""
     generator, n = np.random.default_rng(seed), len(d)
     effects = _scaled_effects(a, b)
     found, block = [], max(1, _NUMBERS // n)
@@ -385,7 +406,7 @@ def _bootstrap(d: Array, a: RunValues, b: RunValues, rounds: int, seed: int) -> 
 
 
 def _randomisation(d: Array, a: RunValues, b: RunValues, rounds: int, seed: int) -> float:
-    """Return the p-value of the randomisation test."""
+    """Return the p-value of the randomisation test of queries and training runs."""
     generator, n = np.random.default_rng(seed), len(d)
     reached, block = 0, max(1, _NUMBERS // n)
     terms = [d / n]
@@ -402,6 +423,6 @@ def _randomisation(d: Array, a: RunValues, b: RunValues, rounds: int, seed: int)
 
 
 def swapped(found: RunComparison) -> RunComparison:
-    """Return the comparison of b with a, computed from the comparison of a with b."""
+    """Return the comparison of row b with row a, computed from the comparison of row a with row b."""
     low, high = found.interval
     return replace(found, difference=-found.difference, interval=(-high, -low), seeds=found.seeds[::-1])

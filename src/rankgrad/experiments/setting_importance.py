@@ -10,7 +10,7 @@ class SettingWeight(NamedTuple):
     """Importance of one setting of a search."""
 
     setting: str
-    share: float  # R² of the forest drops if the values are shuffled; share of this drop in all drops
+    share: float  # share in the drops of R²; R² of the forest drops if the values of the setting are shuffled
     trend: float | None  # rank correlation with the metric; None if the values are texts or all equal
 
 
@@ -52,7 +52,7 @@ def importance(drawn: Sequence[Mapping[str, Any]], values: Sequence[float]) -> t
 
 
 def _column(values: list[Any]) -> Any:
-    """Return the values as numbers, because trees split only numbers; texts become indices in alphabetical order."""
+    """Return the values of a setting as numbers for the forest; texts become indices in alphabetical order."""
     if any(isinstance(value, str) for value in values):
         places = {word: place for place, word in enumerate(sorted({str(value) for value in values}))}
         return np.array([places[str(value)] for value in values], dtype=np.float64)

@@ -75,7 +75,7 @@ def over_seeds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, 
         (array(['x', 'y'], dtype='<U1'), array([0.2, 0.3]))
     """
     if not queries:
-        bad_value("queries", "contain at least one run", "an empty sequence")
+        bad_value("queries", "contain the ids of at least one run", "an empty sequence")
     pairs = zip(queries, values, strict=True)
     aligned = [align(queries[0], values[0], names, numbers)[1] for names, numbers in pairs]
     return _text(queries[0]), np.mean(aligned, axis=0)
@@ -89,7 +89,7 @@ def over_folds(queries: Sequence[Any], values: Sequence[Any]) -> tuple[Queries, 
         (array(['x', 'y', 'z'], dtype='<U1'), array([0.1, 0.2, 0.4]))
     """
     if not queries:
-        bad_value("queries", "contain at least one fold", "an empty sequence")
+        bad_value("queries", "contain the ids of at least one fold", "an empty sequence")
     names = np.concatenate([_text(some) for some in queries])
     return _column("pooled", names, np.concatenate([np.asarray(some, dtype=np.float64) for some in values]))
 
@@ -125,9 +125,9 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
     """Return the result of Fisher's randomisation test.
 
     In each round, the values a and b of random queries are swapped. A round counts if the absolute value of its mean
-    difference is at least as large as that of the observed difference. p is (c + 1) / (rounds + 1), where c is the
-    number of rounds that count, so p is never 0. With at most 12 nonzero differences, all swaps are enumerated and p is
-    exact.
+    difference is at least the absolute value of the observed mean difference. Let c be the number of rounds that count:
+    p is (c + 1) / (rounds + 1), which is never 0. With at most 12 nonzero differences, all swaps are enumerated, and p
+    is exact.
 
     Example:
         >>> randomisation([0.5, 0.7, 0.9, 0.4], [0.4, 0.5, 0.8, 0.4]).p
@@ -157,7 +157,7 @@ def randomisation(a: Any, b: Any, rounds: int = 10_000, seed: int = 0) -> Paired
 def bootstrap(
     differences: Any, *, rounds: int = 10_000, confidence: float = 0.95, method: str = "percentile", seed: int = 0
 ) -> tuple[float, float]:
-    """Return the bootstrap interval of the mean. Queries are sampled with replacement. NaN values are left out.
+    """Return the bootstrap interval of the mean difference. Queries are sampled with replacement; NaN is left out.
 
     Args:
         differences: difference between two rankers per query, or any other values, `(lists,)`.
@@ -189,7 +189,7 @@ def bootstrap(
 
 
 def half_interval(n: int) -> float:
-    """Return half the width of the 95% interval of a mean of `n` values, divided by their standard deviation.
+    """Return half the width of the 95% interval of a mean of `n` values, for values with standard deviation 1.
 
     The interval is that of Student's t distribution.
 
@@ -243,7 +243,7 @@ def adjust(p: Any, correction: str) -> Values:
 
 
 def differences(a: Any, b: Any) -> Values:
-    """Return `a - b` for the queries for which a and b are not NaN, `(pairs,)`.
+    """Return the paired differences `a - b`, `(pairs,)`; queries with NaN are left out.
 
     Example:
         >>> differences([0.5, np.nan, 0.25], [0.25, np.nan, 0.25])
@@ -251,7 +251,7 @@ def differences(a: Any, b: Any) -> Values:
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape:
-        bad_value("a and b", "have the same shape, (lists,)", f"{a.shape} and {b.shape}")
+        bad_value("a and b", "have the same shape (lists,)", f"the shapes {a.shape} and {b.shape}")
     if (odd := np.isnan(a) != np.isnan(b)).any():
         place = int(odd.argmax())
         bad_value("b", "be NaN exactly where a is NaN", f"a={a[place]:g} and b={b[place]:g} at index {place}")
@@ -263,7 +263,7 @@ def differences(a: Any, b: Any) -> Values:
 def _column(which: str, queries: Any, values: Any) -> tuple[Queries, Values]:
     names, numbers = _text(queries), np.asarray(values, dtype=np.float64)
     if names.shape != numbers.shape or names.ndim != 1:
-        bad_value(f"values_{which}", f"have one value per query, {names.shape}", numbers.shape)
+        bad_value(f"values_{which}", f"have one value per query, shape {names.shape}", f"shape {numbers.shape}")
     if len(np.unique(names)) < len(names):
         twice, _ = Counter(names.tolist()).most_common(1)[0]
         bad_value(f"queries_{which}", "contain each query once", f"{twice!r} more than once")
@@ -279,12 +279,15 @@ def _mean(values: Values) -> float:
 
 
 def _flipped(d: Values, flips: NDArray[Any]) -> Values:
-    """Return the absolute value of the sum of `d` per round, `(rounds,)`; 1 in `flips` changes the sign of a value."""
+    """Return the absolute value of the sum of differences in each round of the randomisation test, `(rounds,)`.
+
+    A 1 in `flips` changes the sign of a difference.
+    """
     return np.abs(d.sum() - 2 * (flips.astype(np.float64) @ d))
 
 
 def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
-    """Return the two quantile levels of the bootstrap means that are the ends of the BCa interval."""
+    """Return the two quantile levels of the BCa interval: its ends are these quantiles of the bootstrap means."""
     from scipy.special import ndtr, ndtri
 
     apart = d - d.mean()
@@ -300,5 +303,5 @@ def _corrected(ends: Values, d: Values, drawn: Values) -> Values:
 def _probabilities(p: Any) -> Values:
     p = np.asarray(p, dtype=np.float64)
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        bad_value("p", "be p-values from 0 to 1, (comparisons,)", p)
+        bad_value("p", "be p-values from 0 to 1, shape (comparisons,)", p)
     return p

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +28,7 @@ _HALVINGS, _LEAST = 2, 3  # maximum number of halvings; minimum number of epochs
 
 
 class ListSource(Protocol):
-    """Object that reads the lists of a search; it can be sent to another process."""
+    """Object that reads the lists for `rankgrad tune`; the object can be sent to another process."""
 
     def __hash__(self) -> int: ...
     def read(self) -> dict[str, Dataset]: ...
@@ -47,7 +48,7 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """A search: fixed settings, a search space, and a number of trials.
+    """A search of `rankgrad tune`: fixed settings, a search space, and a number of trials.
 
     Example:
         >>> search = Search({"model": "mlp:widths=64-32", "loss": "softmax", "epochs": 90}, budget=27)
@@ -62,12 +63,12 @@ class Search:
     base: Mapping[str, Any]  # settings of a run, including `model`
     budget: int  # maximum number of trials
     fixed: tuple[str, ...] = ()  # settings that are not varied; options in the spec of `model` are also not varied
-    vary: tuple[tuple[str, Any], ...] = ()  # more searched settings, or other choices or ranges for them
+    vary: tuple[tuple[str, Any], ...] = ()  # more searched settings, or other choices or ranges of searched settings
     seed: int = 0  # random seed of the searched values
 
     @property
     def kind(self) -> RankerKind:
-        """Kind of the ranker whose settings are searched."""
+        """Kind of the ranker whose settings the tuning run searches."""
         return kind_or_default(self.base["model"])
 
     @property
@@ -82,7 +83,7 @@ class Search:
         return 0 if kind.length is None else self.base.get(kind.length, kind.usual_length)
 
     def check(self) -> None:
-        """Check all settings of the search without reading data; an invalid setting is an error."""
+        """Check all settings of the trials without reading data; an invalid setting is an error."""
         self.kind.check(self.base)
         if self.budget < 1:
             bad_value("budget", "be at least 1", self.budget)
@@ -92,12 +93,15 @@ class Search:
 
     @property
     def space(self) -> dict[str, Any]:
-        """Settings that the search varies: a list of choices or a range for each setting."""
+        """Settings that the trials vary: a list of choices or a range for each setting."""
         usual = {name: drawn for name, drawn in self.kind.space(self.base).items() if name not in self.fixed}
         return {**usual, **dict(self.vary)}
 
     def draws(self) -> list[dict[str, Any]]:
-        """Return the random settings of each trial. The first entry is empty: the first trial uses `base` unchanged."""
+        """Return the random settings of each trial of the search.
+
+        The first entry is empty, because the first trial has the settings `base`.
+        """
         found = [{}, *draws(self.space, max(1, self.budget - 1), self.seed)]
         return list({_canonical(drawn): drawn for drawn in found}.values())[: self.budget]
 
@@ -111,19 +115,24 @@ class Search:
         ]
 
     def settings(self, drawn: Mapping[str, Any], length: int | None = None) -> dict[str, Any]:
-        """Return all settings of a trial with these values of searched settings; `length` is in epochs or trees."""
+        """Return all settings of a trial: `drawn` has the searched settings, and `length` is in epochs or trees."""
         kind = self.kind
         limit = {} if length is None or kind.length is None else {kind.length: length}
         return {**kind.drawn(self.base, drawn), **limit}
 
     def best_first(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Return the trials of a search, best first. Trials with equal values keep their order. Failures are last."""
+        """Return the trials of a search, best first. Trials with equal values keep their order.
+
+        Trials whose value is NaN are last.
+        """
         sign = -1.0 if parse_metric(self.metric).higher_is_better else 1.0
         return sorted(trials, key=lambda trial: math.inf if math.isnan(trial.value) else sign * trial.value)
 
 
 def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> Iterator[tuple[Trial, int, int]]:
-    """Run a search; yield each finished trial, the index of its round, and the number of unfinished trials in it.
+    """Run a search; yield each finished trial, and the progress of the search.
+
+    The progress is the index of the round, and the number of unfinished trials in this round.
 
     Each trial has a separate folder with its checkpoint. Later rounds resume from this checkpoint. A search that
     was stopped also resumes from the checkpoints. Trials that are done are yielded, but not run again.
@@ -151,9 +160,11 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
         for done in runner(list(tasks.values())):
             if done.error is not None:
                 last = done.error.strip().splitlines()[-1]
-                if re.match(r"ValueError: .* must .*; got ", last):  # wrong data: a traceback says nothing more
-                    raise ValueError(last.removeprefix("ValueError: "))
-                raise RuntimeError(f"a trial failed; to repeat it, run the same command again:\n{done.error.strip()}")
+                # Wrong data: a traceback says nothing more.
+                if found := re.match(r"ValueError: (?=.* must .*; got )|rankgrad\.data\.\S*Error: ", last):
+                    raise ValueError(last.removeprefix(found[0]))
+                how = "to repeat the trial, run the same command again"
+                raise RuntimeError(f"a trial failed ({how}); got the error\n{done.error.strip()}")
             known.append(_read_trial(_trial_file(folder / done.task.name, epochs)))
             yield known[-1], turn, len(drawn) - len(known)
         order = [_canonical(values) for values in drawn]
@@ -164,7 +175,10 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
 def run_trial(
     settings: dict[str, Any], source: ListSource, folder: str, drawn: dict[str, Any], epochs: int, metric: str
 ) -> None:
-    """Train one trial up to `epochs` epochs or trees, and write its result; resume from its checkpoint if it exists."""
+    """Train one trial up to `epochs` epochs or trees, and write its result.
+
+    If the trial has a checkpoint, the training resumes from the checkpoint.
+    """
     parts, kind = _read_lists(source), kind_of(settings["model"])
     found: dict[str, Any] = {"drawn": drawn, "name": Path(folder).name, "epochs": epochs}
     try:
@@ -181,7 +195,7 @@ def run_trial(
 
 
 def read_trials(folder: Path) -> list[Trial]:
-    """Read the results of all trials of all rounds.
+    """Read the results of all trials of all rounds of a search.
 
     Args:
         folder: folder of the trials.
@@ -194,9 +208,11 @@ def read_trials(folder: Path) -> list[Trial]:
 
 @lru_cache(maxsize=1)
 def _read_lists(source: ListSource) -> dict[str, Dataset]:
-    parts = source.hold_out(source.read())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the process that started the search has printed the warnings
+        parts = source.hold_out(source.read())
     if "validation" not in parts:
-        bad_value("data", "have validation lists, or enough training lists to hold some out for validation", "none")
+        bad_value("data", "have validation lists, or enough training lists to hold some out for validation", "neither")
     return parts
 
 

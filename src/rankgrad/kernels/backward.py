@@ -12,7 +12,7 @@ class OnceOnly(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, gradient: Tensor, source: Tensor) -> Tensor:
-        """Return the gradient unchanged. `source` is an input, so that a second derivative calls `backward`."""
+        """Return the gradient of a fused loss. `source` is an input, so that a second derivative calls `backward`."""
         return gradient.view_as(gradient)
 
     @staticmethod
@@ -29,7 +29,7 @@ def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Te
 
 
 def is_source(node: Any, function: type, scores: Tensor) -> bool:
-    """Return True if `node` is a call of this autograd function, and the first input of the call is `scores`."""
+    """Return True if `node` is a call of this autograd function of a fused loss, and its first input is `scores`."""
     if getattr(node, "_forward_cls", None) is not function:
         return False
     return getattr(node.next_functions[0][0], "variable", None) is scores

@@ -136,7 +136,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _content(path: Path, name: str, parent: int | None) -> bytes:
-    """Return the content of an entry's file, or empty bytes if the file cannot be read."""
+    """Return the content of the file of a cache entry, or empty bytes if the file cannot be read."""
 
     def opener(file_name: str, flags: int) -> int:
         # Do not follow a link, and do not wait for the writer of a pipe.
@@ -148,7 +148,7 @@ def _content(path: Path, name: str, parent: int | None) -> bytes:
 
 
 def _replace(path: Path, name: str, content: bytes, parent: int | None) -> None:
-    """Write an entry's file: write a temporary file in the cache folder, and rename this file to `name`."""
+    """Write the file of a cache entry: write a temporary file in the cache folder, and rename this file to `name`."""
     part = _entry_file(path, f"{uuid.uuid4().hex}.part", parent)
     try:
         with open(part, "xb", opener=partial(os.open, mode=0o600, dir_fd=parent)) as file:
@@ -161,7 +161,7 @@ def _replace(path: Path, name: str, content: bytes, parent: int | None) -> None:
 
 
 def _entry_file(path: Path, name: str, parent: int | None) -> str:
-    """Return the path of an entry's file. If `parent` is a descriptor of the folder, return only the file name."""
+    """Return the path of the file of a cache entry, or only its name if `parent` is a descriptor of the folder."""
     return str(path / name) if parent is None else name
 
 
@@ -175,7 +175,7 @@ def _report(error: Exception) -> None:
 
 
 def main() -> None:
-    """Run a compiler and store its output in a cache folder.
+    """Run the compiler of `native.cpp` and store its output in a cache folder.
 
     The arguments of the program are `FOLDER NAME COMMAND ...`. The program runs COMMAND with the additional arguments
     `-o FILE`.

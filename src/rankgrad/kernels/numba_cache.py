@@ -46,11 +46,11 @@ class _FolderCache(FunctionCache):
 
     @property
     def cache_path(self) -> Path | None:
-        """Path of the cache folder, or None if there is no folder."""
+        """Path of the cache folder of the Numba function, or None if there is no folder."""
         return self._folder.path
 
     def flush(self) -> None:
-        """Do nothing, because an entry is replaced when its function is compiled again."""
+        """Do nothing: the entry of a Numba function is replaced when the function is compiled again."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the stored code for one signature of the Numba function, or None if no usable code is stored."""
@@ -66,7 +66,7 @@ class _FolderCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store the code that Numba compiled for one signature."""
+        """Store the code that Numba compiled for one signature of the function."""
         if self._enabled and not data.library.has_dynamic_globals:
             key = self._index_key(sig, data.codegen)
             self._folder.write(self._entry(key), dumps((key, data._reduce())))

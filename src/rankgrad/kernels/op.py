@@ -75,7 +75,7 @@ def on_cpu(name: str, *arguments: Any) -> Outputs:
 
 
 def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
-    """Run the registered operator on the CPU, for `torch.compile`.
+    """Run the operator of all fused losses on the CPU, for `torch.compile`.
 
     The offsets are checked here, because compiled code does not check them.
     """
@@ -90,7 +90,7 @@ def _registered_on_cpu(name: str, scores: Tensor, *others: Any) -> Outputs:
 
 
 def _registered_on_cuda(name: str, *others: Any) -> Outputs:
-    """Run the registered operator on a GPU, for `torch.compile`."""
+    """Run the operator of all fused losses on a GPU, for `torch.compile`."""
     *inputs, numbers, gradient = others
     outputs: Outputs = _module("cuda", "calls").registered(FAMILIES[name], name, *inputs, tuple(numbers), gradient)
     return outputs
@@ -98,7 +98,7 @@ def _registered_on_cuda(name: str, *others: Any) -> Outputs:
 
 @lru_cache(maxsize=256)  # a compiled step uses the same options in each call
 def _options(family: str, numbers: tuple[float, ...]) -> KernelOptions:
-    """Convert the numbers that the operator receives to the options of a family."""
+    """Convert the numbers that the operator of the fused losses receives to the options of a family."""
     return OPTIONS[family].of(numbers)
 
 
@@ -114,7 +114,7 @@ def _fake(
     options: list[float],
     gradient: bool,
 ) -> Outputs:
-    """Return uninitialised tensors with the shapes of the operator's outputs, for `torch.compile`."""
+    """Return uninitialised tensors like the outputs of the operator of the fused losses, for `torch.compile`."""
     lists = scores.shape[0] // n if offsets is None else offsets.shape[0] - 1
     values = scores.new_empty(lists)
     slopes = scores.new_empty(scores.shape[0] if gradient else 0)
@@ -123,7 +123,7 @@ def _fake(
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
-    """Save the tensors that the backward pass of the registered operator needs."""
+    """Save the tensors that the backward pass of the operator of the fused losses needs."""
     _, _, slopes, extras = output
     ctx.save_for_backward(slopes, extras, inputs[5])
     ctx.n = inputs[6]
@@ -131,7 +131,7 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
 
 
 def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tuple[Any, ...]:
-    """Return the gradients of the registered operator with respect to the scores and with respect to the params."""
+    """Return the gradients of the operator of the fused losses with respect to the scores and to the params."""
     if upstream is None:
         return (None,) * 10
     slopes, extras, offsets = ctx.saved_tensors
@@ -149,7 +149,7 @@ class Loss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, reduction: str, name: str, *inputs: Any) -> Tensor:
-        """Run the CPU kernel, reduce the values of the lists, and save the slopes."""
+        """Run the CPU kernel of a fused loss, reduce the values of the lists, and save the slopes."""
         scores, labels, weights, mask, offsets, n, options, gradient, *params = inputs
         flat = (_flat(tensor) for tensor in (scores, labels, weights, mask))
         arguments = (*flat, offsets, n, _as_tensor(params, scores), options, gradient)
@@ -164,7 +164,7 @@ class Loss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-        """Multiply the saved slopes by the upstream gradient."""
+        """Return the gradients of a fused loss: the saved slopes, multiplied by the upstream gradient."""
         slopes, extras, offsets, scores, *params = ctx.saved_tensors
         if ctx.reduction == "none":
             by_scores = scale(slopes, upstream, offsets, ctx.n)
@@ -199,7 +199,7 @@ def held(value: Tensor, scores: Tensor) -> Tensor | None:
 
 
 def _flat(tensor: Tensor | None) -> Tensor | None:
-    """Return an input of the operator as a vector, or None if there is no such input."""
+    """Return an input of the operator of the fused losses as a vector, or None if there is no such input."""
     return None if tensor is None else tensor.reshape(-1)
 
 

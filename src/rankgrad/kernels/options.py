@@ -13,14 +13,14 @@ import torch
 
 
 class Pairs(IntEnum):
-    """Pairs that a loss with cutoff k uses: at least one document (ANY) or both documents (BOTH) are in the top k."""
+    """Pairs that a pairwise kernel with cutoff k uses: at least one document (ANY) or both (BOTH) are in the top k."""
 
     ANY = 0
     BOTH = 1
 
 
 class Gains(IntEnum):
-    """Gain of a label y: 2^y - 1 (EXP) or y (LINEAR)."""
+    """Gain of a label y in the pairwise kernels: 2^y - 1 (EXP) or y (LINEAR)."""
 
     EXP = 0
     LINEAR = 1
@@ -37,7 +37,10 @@ class Scheme(IntEnum):
 
 
 class Truncation(IntEnum):
-    """Treatment of pairs beyond the cutoff: they are left out (HEURISTIC) or have a higher weight (SOUND)."""
+    """Treatment of documents beyond the cutoff in LambdaLoss.
+
+    HEURISTIC: pairs of two such documents do not count. SOUND: pairs with such a document have a higher weight.
+    """
 
     HEURISTIC = 0
     SOUND = 1
@@ -64,7 +67,7 @@ class Ties(IntEnum):
 
 
 class ParamForm(IntEnum):
-    """Meaning of the three params of the family `approx`.
+    """Meaning of the three params of the kernels of the family `approx`.
 
     FIXED: logarithm of the gain base, slope of the curved discount (0 for the log discount), alpha. LEARNED: raw
     parameters of LearnDCG with the log discount. LEARNED_CURVED: raw parameters of LearnDCG with the curved discount.
@@ -92,9 +95,9 @@ Self = TypeVar("Self", bound="KernelOptions")
 class KernelOptions:
     """Base class of the options of all kernels.
 
-    It checks the type of each field, and converts the fields to numbers and back. A number may also have a NumPy type,
-    or be a tensor with one element. Only `settled` and `flat` read the value of a tensor, because reading may have
-    to wait for the device.
+    The class checks the type of each field, and converts the fields to numbers and back. A number may also have a NumPy
+    type, or be a tensor with one element. Only `settled` and `flat` read the value of a tensor, because reading may
+    have to wait for the device.
 
     Example:
         >>> options = PairwiseOptions(sigma=2, k=5, scheme=Scheme.ARP1)
@@ -108,11 +111,11 @@ class KernelOptions:
     kinds: ClassVar[tuple[type, ...]]
 
     def __init_subclass__(cls) -> None:
-        """Store the names and the types of the fields."""
+        """Store the names and the types of the kernel options."""
         cls.names, cls.kinds = tuple(cls.__annotations__), tuple(cls.__annotations__.values())
 
     def __post_init__(self) -> None:
-        """Raise an error if a field has the wrong type."""
+        """Raise an error if a kernel option has the wrong type."""
         if self.exact() or torch.compiler.is_compiling():
             return
         for name, kind, value in zip(self.names, self.kinds, self.values(), strict=True):
@@ -120,11 +123,11 @@ class KernelOptions:
                 raise TypeError(f"{name} must be {_WORDS.get(kind, kind.__name__)}; got {value!r}")
 
     def values(self) -> tuple[Any, ...]:
-        """Return the values of the fields, in the order of the fields."""
+        """Return the values of all options of a kernel, in the order of the fields."""
         return tuple([getattr(self, name) for name in self.names])
 
     def exact(self) -> bool:
-        """Return True if each field has exactly its declared type. Return False while `torch.compile` traces the code.
+        """Return True if each kernel option has exactly its declared type; False while `torch.compile` traces the code.
 
         Each call of a loss calls this method, so it must be fast: it takes less than a microsecond. `torch.compile`
         cannot trace `vars`.
@@ -132,11 +135,11 @@ class KernelOptions:
         return not torch.compiler.is_compiling() and tuple(map(type, vars(self).values())) == self.kinds
 
     def settled(self: Self) -> Self:
-        """Return options with the same values, in which each field has exactly its declared type."""
+        """Return kernel options with the same values, in which each field has exactly its declared type."""
         return self if self.exact() else self.of(self.flat())
 
     def flat(self) -> tuple[float, ...]:
-        """Return the fields as numbers, for the schema of the operator."""
+        """Return the kernel options as numbers, for the schema of the operator."""
         # The plus sign converts an enum member to a number, because `torch.compile` cannot trace `float(member)`.
         return tuple([float(+value) for value in self.values()])
 

@@ -1,4 +1,4 @@
-"""ApproxNDCG and similar losses: minus a metric, computed with sigmoid ranks (Qin, Liu and Li 2010)."""
+"""ApproxNDCG and similar losses: negative metrics, computed with sigmoid ranks (Qin, Liu and Li 2010)."""
 
 import math
 from typing import Any
@@ -109,7 +109,7 @@ def approx_mrr(
               \frac{\sigma(\beta (k + \frac12 - \pi_i))}{\pi_i}
 
     The relevant document with the highest score has the smallest rank. As the temperature decreases, the weight of this
-    document tends to 1 and the soft ranks tend to the exact ranks, both equally fast.
+    document tends to 1, and the soft ranks tend to the exact ranks at the same rate.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -182,5 +182,8 @@ def approx_ap(
 
 
 def _params(temperature: float) -> tuple[float, float, float]:
-    """Return the parameters of LearnDCG's kernel: log(2) (gain base 2), 0 (published discount), 1 / tau (alpha)."""
+    """Return the parameters of the kernel of an Approx loss, which is also LearnDCG's kernel.
+
+    The parameters are log(2) (gain base 2), 0 (published discount) and 1 / tau (alpha).
+    """
     return math.log(2.0), 0.0, 1.0 / temperature

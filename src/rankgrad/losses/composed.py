@@ -19,7 +19,7 @@ class WeightedSum(nn.Module):
 
     The sum is called like a loss. With `reduction="none"`, it returns one value per list: the weighted sum of the
     values of all terms. With `"mean"`, it returns the weighted sum of the means of all terms. The mean of a term is
-    over the lists that have signal for this term (lists that can teach it something). So the means of two terms can be
+    over the lists that have signal for this term (lists that the term can learn from). So the means of two terms can be
     over different numbers of lists. `takes_weights` is True if all terms take document weights. A term that has
     parameters is a submodule, and its parameters are also trained.
 
@@ -57,7 +57,7 @@ class WeightedSum(nn.Module):
         return total
 
     def learned(self) -> dict[str, float]:
-        """Return the learned scalars of all terms by name; if several terms use a name, it gets a prefix (`term1.`)."""
+        """Return the learned scalars of all terms of the sum by name. Names of several terms get a prefix, `term1.`"""
         found = [learned_scalars(loss) if isinstance(loss, nn.Module) else {} for _, loss in self.terms]
         shared = Counter(name for each in found for name in each)
         return {

@@ -32,7 +32,7 @@ _RESERVED = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
 def as_loss(loss: Any) -> TextLoss:
     """Make a loss from a spec, a function or a module. A module is copied; the parameters of the copy can be trained.
 
-    The parameter names of the function determine the layout of its input:
+    The parameter names of the function determine the layout of the lists that the function receives:
 
     - `(scores, labels, *, offsets, reduction)`, like every loss of `rankgrad.losses`: flat lists.
     - `(scores, labels, mask)`: padded lists `(lists, n)`, with a boolean mask that is True for a document.
@@ -140,7 +140,7 @@ class CustomLoss(TextLoss):
 
     @property
     def packaged(self) -> bool:
-        """True if the loss contains no code of the caller. The code of this package never waits for a GPU."""
+        """True if the custom loss contains no code of the caller. The code of this package never waits for a GPU."""
         return self.form == "flat" and _packaged(self.function)
 
     def forward(self, scores: Any, labels: Any, *, reduction: str = "mean", **lists: Any) -> Tensor:
@@ -155,7 +155,7 @@ class CustomLoss(TextLoss):
         return found.reduce(self._in_graph(values, found.given.scores), reduction)
 
     def learned(self) -> dict[str, float]:
-        """Return the learned values by name.
+        """Return the learned values of the custom loss by name.
 
         If a module in the loss has a method `learned`, its result is used; otherwise, all trainable scalar parameters.
         """
@@ -186,7 +186,7 @@ class CustomLoss(TextLoss):
         weights = None if lists.weights is None else lists.weights.reshape(-1, n)
         values = self._call(scores, labels, mask=mask, weights=weights, reduction="none")
         if values.shape not in ((), scores.shape[:1]):
-            self._wrong_shape(f"{tuple(scores.shape[:1])}, or () for their mean,", scores, values)
+            self._wrong_shape(f"{tuple(scores.shape[:1])}, or () for the mean,", scores, values)
         return values.expand(scores.shape[:1]).reshape(shape)
 
     def _each(self, lists: Lists) -> Tensor:
@@ -220,11 +220,14 @@ class CustomLoss(TextLoss):
         return self.takes_weights if name == "weights" else name in self.takes.named or self.takes.any
 
     def _in_graph(self, values: Tensor, scores: Tensor) -> Tensor:
-        """Return the values, connected to the autograd graph of the scores; constant values must be 0 (no signal)."""
+        """Connect the values of a custom loss to the autograd graph of the scores.
+
+        Values without a gradient must be 0, the value of lists without signal.
+        """
         if values.requires_grad or not scores.requires_grad or not torch.is_grad_enabled():
             return values
         if bool((values != 0).any()):
-            bad_value("loss", "be differentiable with respect to the scores", f"values without a graph from {self}")
+            bad_value("loss", "be differentiable with respect to the scores", f"values without a gradient from {self}")
         return values + 0.0 * scores.sum()
 
     def _wrong_shape(self, expected: object, scores: Tensor, values: Tensor) -> NoReturn:

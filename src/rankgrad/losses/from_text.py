@@ -1,6 +1,7 @@
 """Make losses from specs, for the command line, recipes and saved models."""
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,10 @@ KNOWN: dict[str, Callable[..., Any]] = {}
 class TextLoss(nn.Module):
     """A loss with options, from a spec. `str(loss)` is the spec; `takes_weights` is True if the loss takes weights.
 
-    `adapt` is the way to train the parameters of the loss, a name in `ADAPTS`. It is an option of the training.
+    `adapt` is a name in `ADAPTS`: the way in which a training run trains the parameters of the loss.
     """
+
+    warns = False  # True if the next call warns that only the training loop of rankgrad knows `adapt`
 
     def __init__(
         self, text: str, function: Callable[..., Tensor], options: dict[str, Any], weights: bool, adapt: str = "joint"
@@ -38,16 +41,26 @@ class TextLoss(nn.Module):
         super().__init__()
         self.text, self.function, self.options, self.takes_weights = text, function, options, weights
         self.adapt = adapt
+        self.warns = adapt != "joint"
 
     def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
-        """Compute the loss.
+        """Compute the loss of the spec.
 
         Args:
             scores, labels: the lists; see `rankgrad.losses`.
             lists: keywords that every loss takes: `mask`, `offsets`, `reduction`; also `weights` if `takes_weights` is
                 True.
         """
+        if self.warns and not torch.compiler.is_compiling():
+            self._warn()
         return self.function(scores, labels, **self.options, **lists)
+
+    def _warn(self) -> None:
+        """Warn once if the parameters of the loss are trained together with the ranker in spite of `adapt`."""
+        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters()):
+            self.warns = False
+            told = f"adapt={self.adapt} has no effect in a custom training loop; use rankgrad.training.train"
+            warnings.warn(f"{told} or rankgrad.Ranker", stacklevel=5)  # the line that calls the module
 
     if TYPE_CHECKING:
         __call__ = forward  # PyTorch's declaration returns Any
@@ -57,7 +70,7 @@ class TextLoss(nn.Module):
         return learned_scalars(self)
 
     def only_joint(self, what: str) -> None:
-        """Raise an error if the spec contains `adapt=heldout` or `adapt=metric`.
+        """Raise an error if the spec of the loss contains `adapt=heldout` or `adapt=metric`.
 
         Args:
             what: name of the feature that supports only `adapt=joint`; the error message contains this name.
@@ -123,7 +136,10 @@ def _one(text: str) -> TextLoss:
 
 
 def _samples(options: dict[str, Any]) -> int | None:
-    """Remove the option `gumbel` (number of noisy copies) and return its value, or None if there is no such option."""
+    """Remove the option `gumbel` from the options of a loss, and return its value; None without this option.
+
+    The value is the number of noisy copies of the scores.
+    """
     if "gumbel" not in options:
         return None
     samples = options.pop("gumbel")
@@ -161,7 +177,7 @@ def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
         bad_value("loss", "have the form relaxed:metric=nDCG@10,operator=neural_sort,...", f"options {sorted(options)}")
     metric = parse_metric(str(options.pop("metric")))
     if k is not None and metric.k is not None:
-        bad_value("loss", "contain k only once", f"'relaxed@{k}' with {metric}")
+        bad_value("loss", "contain k only once", f"'relaxed@{k}' with metric={metric}")
     text = str(options.pop("operator"))
     operator, _, operator_options = no_cutoff("operator", spell("operator", text), text)
     classes = (name for name in relax.__all__ if isinstance(getattr(relax, name), type))

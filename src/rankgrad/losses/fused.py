@@ -72,7 +72,7 @@ def _call(name: str, lists: Lists, reduction: str, options: KernelOptions, param
 
 
 def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
-    """Return the name of an input that needs a gradient which no kernel computes; None if there is no such input."""
+    """Describe an input of a loss that requires a gradient which no fused kernel computes; None if no input does."""
     inputs = {"labels": lists.given.labels, "weights": lists.given.weights}
     for name, value in (*inputs.items(), *(("options", option) for option in options)):
         if isinstance(value, Tensor) and ((value.requires_grad and torch.is_grad_enabled()) or _transformed(value)):
@@ -81,7 +81,7 @@ def _without_derivative(lists: Lists, options: Sequence[Any]) -> str | None:
 
 
 def _transformed(tensor: Tensor | None) -> bool:
-    """Return True if a tensor is inside `torch.func.grad`, `vmap` or a similar transform. Kernels cannot read it."""
+    """Return True for a tensor inside a transform of `torch.func`, such as `vmap`. No fused kernel can read it."""
     if tensor is None:
         return False
     if torch.compiler.is_compiling():

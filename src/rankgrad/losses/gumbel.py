@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
-from rankgrad.lists import compute_dtype
+from rankgrad.lists import as_tensor, compute_dtype
 from rankgrad.relax import gumbel_noise
 
 
@@ -54,7 +54,7 @@ class gumbel(nn.Module):
             noise: tensor with the shape of `scores`, or `(samples, *scores.shape)`; with None, the noise is random.
             arguments: other keywords of `loss`, such as `mask` and `reduction`.
         """
-        scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores)
+        scores = as_tensor("scores", scores)
         scores = scores.to(compute_dtype(scores.dtype))  # noise in half precision would be too coarse
         if scores.is_nested:
             scores, arguments["offsets"] = scores.values(), scores.offsets()

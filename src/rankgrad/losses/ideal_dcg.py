@@ -8,7 +8,7 @@ from rankgrad.metrics.cumulative_gain import Discount, Gain, rank_discounts
 
 
 def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True) -> Tensor:
-    """Return the gains of labels for a loss, `(..., n)`.
+    """Return the gains of labels for a plain loss, `(..., n)`.
 
     The gain `"exp"` is 2^y - 1. If `scaled` is True, this gain is divided by 2^max(y).
     """
@@ -22,7 +22,7 @@ def gains(labels: Tensor, mask: Tensor, gain: Gain = "exp", scaled: bool = True)
 
 
 def ideal_dcg(gains: Tensor, k: int | None = None, discount: Discount = "log2") -> Tensor:
-    """Return the ideal DCG@k for a loss: the largest possible DCG@k of these gains, `(...)`."""
+    """Return the ideal DCG@k for a plain loss: the largest possible DCG@k of these gains, `(...)`."""
     best = gains.sort(-1, descending=True).values[..., :k]
     ranks = torch.arange(1, best.shape[-1] + 1, dtype=gains.dtype, device=gains.device)
     return (best / rank_discounts(ranks, discount)).sum(-1)
@@ -35,7 +35,10 @@ def share_of_ideal(
     gain: Gain = "exp",
     discount: Discount = "log2",
 ) -> Tensor:
-    """Return each document's gain divided by the ideal DCG@k of the list, `(..., n)`; 0 if the ideal DCG@k is 0."""
+    """Return, for a plain loss, each document's gain divided by the list's ideal DCG@k, `(..., n)`.
+
+    The result is 0 if the ideal DCG@k is 0.
+    """
     gained = gains(labels, mask, gain)
     ideal = ideal_dcg(gained, k, discount)[..., None]
     return torch.where(ideal > 0, gained / torch.where(ideal > 0, ideal, 1.0), 0.0)

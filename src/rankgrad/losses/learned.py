@@ -1,14 +1,15 @@
 """Losses with learned parameters, which are trained together with the ranker."""
 
+import functools
 import math
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.kernels.options import ApproxOptions, ParamForm
 from rankgrad.lists import as_lists
 from rankgrad.losses.fused import fused
@@ -18,6 +19,21 @@ from rankgrad.losses.relaxed import soft_cutoff
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
 LEARNABLE = ("gain", "discount", "alpha")
+_LISTS = ("scores", "labels", "mask", "offsets", "weights", "reduction")
+_Parameters = ParamSpec("_Parameters")
+
+
+def _without_lists(make: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
+    """Raise an error if LearnDCG is created with lists, as if it were a function. `make` is its `__init__`."""
+
+    @functools.wraps(make)
+    def made(*given: _Parameters.args, **options: _Parameters.kwargs) -> None:
+        if {*_LISTS} & {*options} or (len(given) > 1 and getattr(given[1], "shape", ()) != ()):
+            must = "get the lists when it is called, as in `loss = LearnDCG(); loss(scores, labels, ...)`"
+            bad_type("LearnDCG", must, "lists as arguments of the constructor")
+        make(*given, **options)
+
+    return made
 
 
 class LearnDCG(nn.Module):
@@ -50,6 +66,7 @@ class LearnDCG(nn.Module):
         "LearnDCG: End-to-End Joint Optimization of Ranker and Loss in Neural Ranking", 2026.
     """
 
+    @_without_lists
     def __init__(
         self,
         gain_base: float = 2.0,
@@ -79,27 +96,27 @@ class LearnDCG(nn.Module):
 
     @property
     def gain_base(self) -> Tensor:
-        """The gain base, b_g = 1 + softplus(raw_gain)."""
+        """The gain base of LearnDCG, b_g = 1 + softplus(raw_gain)."""
         return 1.0 + softplus(self.raw_gain)
 
     @property
     def discount_base(self) -> Tensor:
-        """The discount base, b_d = 1 + softplus(raw_discount)."""
+        """The discount base of LearnDCG, b_d = 1 + softplus(raw_discount)."""
         return 1.0 + softplus(self.raw_discount)
 
     @property
     def alpha(self) -> Tensor:
-        """The sharpness, alpha = softplus(raw_alpha)."""
+        """The sharpness of LearnDCG, alpha = softplus(raw_alpha)."""
         return softplus(self.raw_alpha)
 
     def learned(self) -> dict[str, float]:
-        """Return the current values of b_g, b_d and alpha by name."""
+        """Return the current values of LearnDCG's b_g, b_d and alpha by name."""
         return {name: float(getattr(self, name).detach()) for name in ("gain_base", "discount_base", "alpha")}
 
     def forward(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
     ) -> Tensor:
-        """Compute the loss.
+        """Compute LearnDCG.
 
         Args:
             scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -124,7 +141,10 @@ class LearnDCG(nn.Module):
         __call__ = forward  # PyTorch's declaration returns Any
 
     def _gain(self, labels: Tensor) -> Tensor:
-        """Return `g(y) / g(max y)`, finite for all labels, even if b_g is near 1. The divisor cancels in the loss."""
+        """Return LearnDCG's gains, divided by the gain of the highest label: `g(y) / g(max y)`.
+
+        The result is finite for all labels, even if b_g is near 1. The divisor cancels in the loss.
+        """
         if labels.shape[-1] == 0:
             return labels * self.raw_gain.to(labels.dtype)  # empty, but in the graph: the gradient is 0, not None
         log_base = torch.log1p(softplus(self.raw_gain.to(labels.dtype))).clamp(min=_TINY)
@@ -133,14 +153,14 @@ class LearnDCG(nn.Module):
         return ((labels - top) * log_base).exp() * torch.expm1(-labels * log_base) / torch.expm1(-top * log_base)
 
     def _discount(self, ranks: Tensor) -> Tensor:
-        """Return the discount d(r). For `"log"`, the divisor ln(b_d) is omitted, because it cancels in the loss."""
+        """Return LearnDCG's discount d(r). For `"log"`, the divisor ln(b_d) is omitted, because it cancels."""
         if self.discount == "log":
             return torch.log1p(ranks)
         slope = softplus(self.raw_discount.to(ranks.dtype)).clamp(min=_TINY)
         return torch.log1p(slope * ranks) / torch.log1p(slope)
 
     def extra_repr(self) -> str:
-        """Return the learned values as text, for `print`."""
+        """Return the parameters of LearnDCG as text, for `print`."""
         values = ", ".join(f"{name}={value:.4g}" for name, value in self.learned().items())
         return f"{values}, discount={self.discount!r}, k={self.k}"
 

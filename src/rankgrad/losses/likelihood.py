@@ -13,7 +13,7 @@ from rankgrad.metrics.sort_order import order
 
 
 class TieGroups(NamedTuple):
-    """Documents of each list, sorted by label (highest first), and their groups of ties. Fields are `(..., n)`."""
+    """Documents of each list, sorted by label for ListMLE (highest first), with their groups of ties; `(..., n)`."""
 
     scores: Tensor  # sorted scores; the lowest number of the dtype where `real` is False
     weights: Tensor | None  # sorted weights
@@ -24,7 +24,7 @@ class TieGroups(NamedTuple):
 
     @classmethod
     def of(cls, lists: Lists) -> "TieGroups":
-        """Sort the documents of each list by label; the lists are already checked."""
+        """Sort the documents of each list by label, and find the groups of ties. The lists must already be checked."""
         by_label = order(lists.labels, lists.mask)
         real = lists.mask.gather(-1, by_label) & has_order(lists)[..., None]
         scores = torch.where(real, lists.scores.gather(-1, by_label), lowest(lists.scores))
@@ -33,7 +33,7 @@ class TieGroups(NamedTuple):
         return cls(scores, weights, real, *_sums_from_here(scores), first)
 
     def sums(self, values: Tensor) -> Tensor:
-        """Return, for each document, the sum of the values `(..., n)` over the document's group of ties."""
+        """Return, for each document, the sum of `values (..., n)` over the document's group of ties."""
         return torch.zeros_like(values).scatter_add(-1, self.first, values).gather(-1, self.first)
 
     def sizes(self) -> Tensor:
@@ -45,7 +45,10 @@ class TieGroups(NamedTuple):
         return 1.0 if self.weights is None else self.sums(torch.where(self.real, self.weights, 0.0)) / self.sizes()
 
     def below(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return `high` and `total` of the documents below each group, and a mask: False if no document is below."""
+        """Return `high` and `total` of the documents below each group of ties, and a mask.
+
+        The mask is False if no document is below the group.
+        """
         after = self.first + self.sizes().long()
         some = torch.nn.functional.pad(self.real, (0, 1)).gather(-1, after)
         high = torch.nn.functional.pad(self.high, (0, 1)).gather(-1, after)
@@ -54,7 +57,7 @@ class TieGroups(NamedTuple):
 
 
 def plackett_luce(lists: Lists, ties: str, position_aware: bool = False) -> Tensor:
-    """Return the terms of the negative log-likelihood in descending order of labels, `(..., n)`; 0 for padding.
+    """Return the terms of the negative Plackett-Luce log-likelihood, `(..., n)`, by descending labels; 0 for padding.
 
     Args:
         lists: the lists.
@@ -75,7 +78,10 @@ def plackett_luce(lists: Lists, ties: str, position_aware: bool = False) -> Tens
 
 
 def _efron(groups: TieGroups, high: Tensor, total: Tensor) -> Tensor:
-    """Return the terms of Efron's likelihood; `e^high total` sums e^s over the group and the documents below it."""
+    """Return the terms of Efron's likelihood for ListMLE, `(..., n)`.
+
+    The product of e^high and `total` is the sum of e^s over the group of ties and over all documents below the group.
+    """
     place = torch.arange(high.shape[-1], device=high.device) - groups.first  # l, from 0
     part = torch.where(groups.real, place / groups.sizes(), 0.0)
     below_high, below, some = groups.below()
@@ -131,7 +137,7 @@ def _integration_bounds(groups: TieGroups, ahead: Tensor, some: Tensor) -> tuple
 
 
 def _bisect(low: Tensor, high: Tensor, goes_up: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Return a small interval that contains a point where `goes_up` changes from True to False."""
+    """Bisect for a bound of the integral: return a small interval in which `goes_up` changes from True to False."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         up = goes_up(middle)
@@ -140,7 +146,10 @@ def _bisect(low: Tensor, high: Tensor, goes_up: Callable[[Tensor], Tensor]) -> t
 
 
 def _log_factor(z: Tensor, ahead: Tensor, outside: Tensor) -> Tensor:
-    """Return `log(1 - exp(-e^(z + a))) - outside`. To lose no digits, `a - outside` is computed first."""
+    """Return the log of one factor of the integrand, `log(1 - exp(-e^(z + a)))`, minus `outside`.
+
+    The argument `ahead` is a. The difference `a - outside` is computed first, so that no digits are lost.
+    """
     y = z + ahead
     small = y < -5.0
     r = torch.where(small, y, -5.0).exp()
@@ -150,13 +159,16 @@ def _log_factor(z: Tensor, ahead: Tensor, outside: Tensor) -> Tensor:
 
 
 def _log_factor_slope(y: Tensor) -> Tensor:
-    """Return the derivative of `log(1 - exp(-e^y))`, which decreases from 1 to 0."""
+    """Return the derivative of the log of one factor, `log(1 - exp(-e^y))`. It decreases from 1 to 0."""
     r = y.clamp(-30.0, 6.0).exp()
     return r / torch.expm1(r)
 
 
 def shuffled(lists: Lists, noise: Tensor) -> Lists:
-    """Return the lists with their documents in descending order of `noise`, which has the shape of the scores."""
+    """Reorder the documents of each list by random numbers, for `listmle(ties="random")`.
+
+    The result is in descending order of `noise`, which has the shape of the scores.
+    """
     scores, labels, mask, offsets, weights = lists.given
     if offsets is None:
         by_noise = noise.argsort(dim=-1, descending=True, stable=True)
@@ -169,7 +181,10 @@ def shuffled(lists: Lists, noise: Tensor) -> Lists:
 
 
 def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the weights of the terms in `p_listmle`, `(..., n)`; `first` has the starts of the groups of ties."""
+    """Return the weights of the terms in `p_listmle`, `(..., n)`.
+
+    `first` is the start of each document's group of ties; with None, tied documents have different weights.
+    """
     rank = torch.arange(real.shape[-1], dtype=dtype, device=real.device)
     count = real.to(dtype)
     last = torch.exp2(1.0 - count.sum(-1, keepdim=True).clamp(min=2))
@@ -182,7 +197,7 @@ def _position_weights(first: Tensor | None, real: Tensor, dtype: torch.dtype) ->
 
 
 def _first_tied(labels: Tensor) -> Tensor:
-    """Return, for each position, the start of its group of equal labels, `(..., n)`; the labels are sorted."""
+    """Return the start of the group of ties of each document, `(..., n)`. The labels must be sorted."""
     position = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
     begins = torch.ones_like(labels, dtype=torch.bool)
     begins[..., 1:] = labels[..., 1:] != labels[..., :-1]
@@ -190,7 +205,9 @@ def _first_tied(labels: Tensor) -> Tensor:
 
 
 def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the highest `v_j` over j >= i, without a gradient, and the sum of `e^(v_j - highest)`, both `(..., n)`.
+    """Return, for each position i, the highest value and a sum of exponentials over the positions j >= i, for ListMLE.
+
+    The highest value has no gradient. The sum is over `e^(v_j - highest)`. Both results are `(..., n)`.
 
     The number of positions in a sum doubles in each step: 1, 2, 4, ... The two results stay separate: if the logarithm
     of the sum is added to 1e30, rounding removes it, and the derivatives of tied documents are wrong.
@@ -208,5 +225,5 @@ def _sums_from_here(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lowest(scores: Tensor) -> float:
-    """Return the lowest finite number of the scores' dtype. It replaces -inf, which would make the derivative NaN."""
+    """Return the lowest finite number of the dtype, for padding in a softmax. With -inf, derivatives would be NaN."""
     return torch.finfo(scores.dtype).min

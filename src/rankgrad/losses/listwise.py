@@ -160,7 +160,7 @@ def poly1_softmax(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        epsilon: weight of the added term; 0 gives `softmax`.
+        epsilon: weight of the added term; with 0, the loss equals `softmax`.
 
     Example:
         >>> poly1_softmax(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -224,8 +224,8 @@ def listmle(
     .. math:: \ell(s, y) = \sum_i w_{\pi_i} (\log D_i - s_{\pi_i}), \quad D_i = \sum_{j \ge i} e^{s_{\pi_j}}, \quad
               \pi \text{ sorts } y \text{ downwards}
 
-    Let S be a group of d tied documents with mean weight w_S. G is the sum of e^s over S. R is the sum of e^s over all
-    lower labels. Breslow and Efron change D for document l = 0, ..., d - 1 of S. The exact form has one term per S:
+    Let S be a group of d tied documents with mean weight w_S. G is the sum of e^s over S. R is this sum over documents
+    below S. Breslow and Efron change D for document l = 0, ..., d - 1 of S. The exact form has one term per S:
 
     .. math:: D_{\text{Breslow}} = G + R, \quad D_{\text{Efron}} = \bigl(1 - \tfrac{l}{d}\bigr) G + R, \quad
               \ell_{\text{exact}} = -\sum_S w_S \log \int_0^1 \prod_{i \in S} \bigl(1 - u^{e^{s_i} / R}\bigr) du
@@ -252,7 +252,7 @@ def listmle(
     if ties == "random":
         lists, ties = shuffled(lists, _noise(lists, noise)), "position"
     elif noise is not None:
-        bad_value("noise", "be None if ties is not 'random'", f"noise and {ties!r}")
+        bad_value("noise", "be None unless ties is 'random'", f"noise with ties={ties!r}")
     lacking = "ties='exact' on a GPU" if ties == "exact" and lists.given.scores.is_cuda else None
     options = ListwiseOptions(ties=Ties[ties.upper()])
     if (loss := fused("listmle", lists, reduction, options, lacking=lacking)) is not None:
@@ -324,7 +324,7 @@ def rank_cosine(scores: Any, labels: Any, *, mask: Any = None, offsets: Any = No
 
 
 def has_relevant(lists: Lists) -> Tensor:
-    """Return True for a list with a label above 0, `(...)`."""
+    """Return True for each list with a label above 0, `(...)`. A softmax loss can learn only from such lists."""
     return (lists.labels > 0).any(-1)
 
 
@@ -341,13 +341,16 @@ def _noise(lists: Lists, noise: Any) -> Tensor:
 
 
 def _cross_entropy(lists: Lists, targets: Tensor) -> Tensor:
-    """Return `-sum_i target_i log softmax(s)_i`, `(...)`; 0 for lists without a relevant document."""
+    """Return the softmax cross entropy of each list, `(...)`; 0 for lists without a relevant document.
+
+    The cross entropy is `-sum_i target_i log softmax(s)_i`.
+    """
     targets = torch.where(has_relevant(lists)[..., None], targets, 0.0)
     return (targets * -_log_softmax(lists)).sum(-1)
 
 
 def _log_softmax(lists: Lists) -> Tensor:
-    """Return the log-softmax over the documents of each list, `(..., n)`; 0 for padding."""
+    """Return the log-softmax of the scores of each list, `(..., n)`; 0 for padding."""
     filled = torch.where(lists.mask, lists.scores, lowest(lists.scores))
     return torch.where(lists.mask, log_softmax(filled, -1), 0.0)
 
@@ -357,7 +360,7 @@ def _weighted(lists: Lists, mass: Tensor) -> Tensor:
 
 
 def _distribution(mass: Tensor) -> Tensor:
-    """Return `mass` divided by its sum over each list; 0 for a list with sum 0."""
+    """Return the target distribution of a softmax loss: `mass` divided by the sum over the list; 0 if the sum is 0."""
     total = mass.sum(-1, keepdim=True)
     return torch.where(total > 0, mass / torch.where(total > 0, total, 1.0), 0.0)
 
@@ -367,7 +370,7 @@ def _masked_exp(labels: Tensor, mask: Tensor) -> Tensor:
 
 
 def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """Scale the values of each list to a vector of length 1.
+    """Scale the values of each list to a vector of length 1, for `rank_cosine`.
 
     The values are first divided by the largest absolute value of the list. Otherwise the square of 1e30 would overflow.
     """
@@ -379,7 +382,7 @@ def _unit(documents: UnpaddedLists, values: Tensor) -> Tensor:
 
 
 def _top(labels: Tensor) -> Tensor:
-    """Return the largest label of each list, `(..., 1)`; 0 for a list without documents."""
+    """Return the largest label of each list for `listnet` and `xe_ndcg`, `(..., 1)`; 0 for a list without documents."""
     if labels.shape[-1] == 0:
         return labels.new_zeros((*labels.shape[:-1], 1))
     return labels.amax(-1, keepdim=True)

@@ -46,6 +46,9 @@ def margin_mse(
 
 
 def _without_mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """Subtract the mean of each list, as a constant in the gradient: the loss does not depend on the mean of a list."""
+    """Subtract the mean of each list from the values of the list, for `margin_mse`.
+
+    The gradient treats the mean as a constant, because the loss does not depend on it.
+    """
     mean = documents.total(values.detach()) / documents.lengths.clamp(min=1)
     return values - documents.each(mean)

@@ -25,7 +25,7 @@ class MetricFormula(NamedTuple):
     max_label: float = 4.0
 
     def discounted(self, ranks: Tensor) -> Tensor:
-        """Return the discounts of these ranks; a loss divides gains by discounts."""
+        """Return the metric's discounts of these ranks, by which a loss divides gains."""
         return rank_discounts(ranks, self.discount)
 
     def gains(self, lists: Lists) -> Tensor:
@@ -35,12 +35,12 @@ class MetricFormula(NamedTuple):
         return gains(lists.labels, lists.mask, self.gain, scaled=False)
 
     def ideal(self, gains: Tensor) -> Tensor:
-        """Return the largest possible DCG of these gains, `(...)`. If it is 0, return 1, to allow division."""
+        """Return the largest possible DCG of these gains as a divisor in a loss, `(...)`. If it is 0, return 1."""
         ideal = ideal_dcg(gains, self.k, self.discount)
         return torch.where(ideal > 0, ideal, 1.0)
 
     def relevant(self, lists: Lists) -> Tensor:
-        """Return True for relevant documents, `(..., n)`; if `first="best"`, only for those with the highest label."""
+        """Return True for the documents that the metric counts as relevant, `(..., n)`; see `threshold` and `first`."""
         relevant = lists.mask & (lists.labels > self.threshold)
         if self.first == "best" and relevant.shape[-1]:
             relevant = relevant & (lists.labels == lists.labels.amax(-1, keepdim=True))
@@ -54,7 +54,11 @@ class MetricFormula(NamedTuple):
 
 
 def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) -> MetricFormula:
-    """Return a metric in the form for losses. `known` contains the allowed names; `k` replaces the metric's cutoff."""
+    """Return the `MetricFormula` of a metric, for a loss.
+
+    `known` contains the names of the metrics that the loss supports. If `k` is not None, it replaces the metric's
+    cutoff.
+    """
     metric = parse_metric(metric) if isinstance(metric, str) else metric
     one_of("metric", metric.name, known)
     check_cutoff(k)

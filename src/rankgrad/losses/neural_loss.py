@@ -47,7 +47,7 @@ class NeuralLoss(nn.Module):
         super().__init__()
         one_of("form", form, ("mended", "published"))
         if path is None and grades not in GRADES:
-            bad_value("grades", "be 3 or 5 (for other grades, use the option path)", grades)
+            bad_value("grades", "be 3 or 5 (for other labels, use the form 'mended', which needs no grades)", grades)
         shipped = SHIPPED / (f"published-{grades}.safetensors" if form == "published" else "mended.safetensors")
         network, self.facts = read_network(shipped if path is None else Path(path))
         self.form: str = network.config["form"]
@@ -62,7 +62,7 @@ class NeuralLoss(nn.Module):
     def forward(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"
     ) -> Tensor:
-        """Compute the loss.
+        """Compute NeuralLoss.
 
         Args:
             scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -90,7 +90,7 @@ class NeuralLoss(nn.Module):
         return self.estimate(scores.sigmoid(), labels, mask) / (ideal.clamp(min=0.0) + 1e-6)
 
     def estimate(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Return the network's estimate for each list, `(lists,)`: nDCG (form mended) or DCG (form published).
+        """Return the estimate of NeuralLoss's network for each list, `(lists,)`: nDCG (mended) or DCG (published).
 
         Args:
             scores: `(lists, n)`; in the form published, from 0 to 1.
@@ -115,7 +115,10 @@ class NeuralLoss(nn.Module):
         return found
 
     def _check_grades(self, lists: Lists) -> None:
-        """Check the labels if they are on a CPU. On a GPU, they are clamped instead, to avoid a synchronisation."""
+        """Check the labels for the published form of NeuralLoss, if they are on a CPU.
+
+        On a GPU, a check would wait for the device. So the network only clamps the labels.
+        """
         labels = lists.labels
         if values_are_cheap(labels) and labels.numel():
             must = f"be integers from 0 to {self.grades - 1} for a network with {self.grades} grades"
@@ -124,5 +127,5 @@ class NeuralLoss(nn.Module):
                 bad_value("labels", must, f"{float(others[0]):g}")
 
     def extra_repr(self) -> str:
-        """Return grades and form as text, for `print`."""
+        """Return grades and form of a NeuralLoss as text, for `print`."""
         return f"grades={self.grades}, form={self.form!r}"

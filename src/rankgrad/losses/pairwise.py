@@ -67,7 +67,7 @@ def hinge(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Hinge: the document with the higher label should have the higher score by a margin.
+    r"""Hinge: in each pair, the score of the document with the higher label should be higher by a margin.
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i \max(0, m - (s_i - s_j))
 
@@ -188,21 +188,21 @@ def lambdaloss(
 
 
 def ranknet_options(sigma: float, k: int | None, pairs: str) -> PairwiseOptions:
-    """Check the options of `ranknet` and return them in the form that the kernel takes."""
+    """Check the options of `ranknet` and convert them to `PairwiseOptions`, for the kernel."""
     check_cutoff(k)
     one_of("pairs", pairs, ("any", "both"))
     return PairwiseOptions(sigma=sigma, k=k or 0, pairs=Pairs[pairs.upper()])
 
 
 def lambdarank_options(sigma: float, form: MetricFormula) -> PairwiseOptions:
-    """Return the options of `lambdarank` in the form that the kernel takes."""
+    """Convert the options of `lambdarank` to `PairwiseOptions`, for the kernel."""
     return PairwiseOptions(sigma=sigma, k=form.k or 0, gain=_gain(form))
 
 
 def lambdaloss_options(
     sigma: float, form: MetricFormula, scheme: str, truncation: str | None, mu: float
 ) -> PairwiseOptions:
-    """Check the options of `lambdaloss` and return them in the form that the kernel takes."""
+    """Check the options of `lambdaloss` and convert them to `PairwiseOptions`, for the kernel."""
     one_of("scheme", scheme, SCHEMES)
     truncation = truncation or ("sound" if scheme == "ndcg2" else "heuristic")
     one_of("truncation", truncation, ("sound", "heuristic"))
@@ -262,9 +262,10 @@ def _scheme_weights(lists: Lists, metric: MetricFormula, scheme: str, truncation
 def pair_loss(
     lists: Lists, weight: Tensor | None, loss: Callable[[Tensor], Tensor], every_pair: bool = False
 ) -> Tensor:
-    """Return the sum of `w_i weight_ij loss(s_i - s_j)` over the pairs with y_i > y_j, `(...)`.
+    """Return the value of a pairwise loss for each list, `(...)`, from weights and losses of the pairs.
 
-    With `every_pair`, the sum is over all pairs i != j, but it is 0 for a list whose labels are all equal.
+    The value is the sum of `w_i weight_ij loss(s_i - s_j)` over the pairs with y_i > y_j. With `every_pair`, the sum is
+    over all pairs i != j, but it is 0 for a list whose labels are all equal.
     """
     gap = lists.scores[..., :, None] - lists.scores[..., None, :]  # (..., n, n)
     both = lists.mask[..., :, None] & lists.mask[..., None, :]
@@ -289,7 +290,10 @@ def has_order(lists: Lists) -> Tensor:
 
 
 def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:
-    """Return True for pairs with at least one (`"any"`) or both (`"both"`) documents in the top k, `(..., n, n)`."""
+    """Return True for the pairs that a pairwise loss with cutoff k counts, `(..., n, n)`.
+
+    If `pairs` is `"any"`, at least one document of the pair is in the top k. If it is `"both"`, both documents are.
+    """
     top = rank <= k
     first, second = top[..., :, None], top[..., None, :]
     return first | second if pairs == "any" else first & second

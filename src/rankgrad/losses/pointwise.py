@@ -101,6 +101,6 @@ def bce(
 
 
 def _mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
-    """Return the weighted sum over the documents of each list, divided by the number of documents, `(...)`."""
+    """Return the value of a pointwise loss for each list, `(...)`: weighted sum / number of documents."""
     weighted = values if documents.weights is None else values * documents.weights
     return documents.total(weighted) / documents.lengths.clamp(min=1)

@@ -33,7 +33,7 @@ def smooth_ndcg(
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k \frac{2^{\sum_j y_j I^r_j} - 1}{\log_2(1 + r)}
 
     As in the paper, the loss uses the gain of the expected label. `relaxed(nDCG, smoothi())` uses the expected gain.
-    Both tend to negative NDCG@k for large alpha.
+    Both losses tend to negative NDCG@k for large alpha.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -147,7 +147,7 @@ def smooth_ap(
 def _fused(
     name: str, lists: Lists, reduction: str, operator: smoothi, k: int | None, threshold: float = 0.0
 ) -> Tensor | None:
-    """Return the loss from the SmoothI kernel, or None; there is no kernel for `stop_gradient=False`."""
+    """Return the loss from the SmoothI kernel, or None if the plain loss must be used, as for `stop_gradient=False`."""
     options = SmoothIOptions(k or 0, operator.alpha, operator.delta, threshold)
     return fused(name, lists, reduction, options, lacking=None if operator.stop_gradient else "stop_gradient=False")
 

@@ -34,7 +34,7 @@ def neural_ndcg(
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; with None, all ranks count.
-        temperature: tau of NeuralSort.
+        temperature: tau of NeuralSort, which computes the soft permutation P.
         transposed: True to scale the transpose of P. Then the discounts are summed over the documents (NeuralNDCG^T).
         sinkhorn_rounds: number of Sinkhorn rounds; each round scales columns, then rows. With 0, P is not scaled.
 
@@ -199,6 +199,6 @@ def ot_ndcg(
 
 
 def _at_ranks(operator: Relaxation, k: int | None, lists: Lists, reduction: str) -> Tensor:
-    """Compute the loss by the formula of ApproxNDCG, with the soft ranks of any operator."""
+    """Compute negative NDCG by the formula of ApproxNDCG, with the soft ranks of any operator."""
     metric = MetricFormula("nDCG", k)
     return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask), BETA), reduction)

@@ -25,7 +25,7 @@ _LEAST_SPREAD = 1e-3
 
 
 class PublishedNetwork(nn.Module):
-    """Transformer that estimates DCG with linear gain, from scores in [0, 1] and labels that are grades."""
+    """Transformer of NeuralLoss that estimates DCG with linear gain, from scores in [0, 1] and integer labels."""
 
     def __init__(self, grades: int, width: int = 64, heads: int = 8, feed_forward: int = 64, layers: int = 2) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class PublishedNetwork(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def forward(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Return estimates of DCG, `(lists,)`. Labels are rounded, and clamped to the grades of the network."""
+        """Return the estimated DCG of each list, `(lists,)`. Labels are rounded and clamped to the network's grades."""
         grades = labels.round().long().clamp(0, self.config["grades"] - 1)
         rows = self.score(scores[..., None]) + self.grade(grades)  # (lists, n, width)
         # A list without documents attends to its padding; otherwise its softmax would be NaN.
@@ -48,12 +48,12 @@ class PublishedNetwork(nn.Module):
 
 
 class MendedNetwork(nn.Module):
-    r"""Network that estimates discounts from scores of any scale, and computes nDCG (exponential gain) with them.
+    r"""Network of NeuralLoss that estimates discounts from scores of any scale, and computes nDCG with the discounts.
 
-    For each document, the input is the number of documents with higher scores, the number of documents with lower
-    scores, and the length of the list. Sigmoids at several temperatures compute both numbers. The unit of the
-    temperatures is the standard deviation of the list's scores. From this input, the network can learn the discount of
-    the exact rank, because the numbers at several temperatures show their limit at temperature 0.
+    The gain is exponential. For each document, the input is the number of documents with higher scores, the number of
+    documents with lower scores, and the length of the list. Sigmoids at several temperatures compute both numbers. The
+    unit of the temperatures is the standard deviation of the list's scores. From the numbers at several temperatures,
+    the network can estimate the numbers at temperature 0, that is, the exact rank.
     """
 
     def __init__(self, temperatures: Sequence[float] = (0.5, 0.15, 0.05), width: int = 32) -> None:
@@ -68,7 +68,7 @@ class MendedNetwork(nn.Module):
         return (share_of_ideal(labels, mask) * self.discounts(scores, mask)).sum(-1)
 
     def discounts(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Return estimates of `1 / log2(1 + rank)`, `(lists, n)`. They are between the values of rank n and rank 1."""
+        """Return an estimate of `1 / log2(1 + rank)` for each document, `(lists, n)`, in the range of ranks 1 to n."""
         spread = standardise_scores(scores, mask)
         n = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype).expand_as(scores)
         ranks = [pairwise_ranks(spread, mask, 1.0 / temperature) for temperature in self.config["temperatures"]]
@@ -79,7 +79,10 @@ class MendedNetwork(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Attention, then two linear maps. The output of each part is added to its input, and the sum is normalised."""
+    """Transformer layer of `PublishedNetwork`: attention, then two linear maps.
+
+    The output of each of the two parts is added to the input of the part, and the sum is normalised.
+    """
 
     def __init__(self, width: int, heads: int, feed_forward: int) -> None:
         super().__init__()
@@ -121,7 +124,7 @@ def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str
     try:
         tensors, facts = read_tensors(path)
         if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-            got = f"{facts.get('format')!r}, version {facts.get('version')}"
+            got = f"format {facts.get('format')!r}, version {facts.get('version')}"
             bad_value(str(path), f"have format {FORMAT!r}, version {VERSION}", got)
         network = make_network(**facts["network"])
         network.load_state_dict(tensors)

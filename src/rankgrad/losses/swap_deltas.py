@@ -30,7 +30,7 @@ def difference(lists: Lists, metric: MetricFormula) -> Tensor:
 
 
 def gaps(values: Tensor) -> Tensor:
-    """Return the absolute difference of every pair, `|v_i - v_j|`, `(..., n, n)`."""
+    """Return the absolute difference of the values of every pair of documents, `|v_i - v_j|`, `(..., n, n)`."""
     return (values[..., :, None] - values[..., None, :]).abs()
 
 

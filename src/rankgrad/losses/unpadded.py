@@ -12,7 +12,7 @@ from rankgrad.lists import Lists
 
 
 class UnpaddedLists(NamedTuple):
-    """Checked lists: `(documents,)` with offsets, otherwise `(..., n)` with 0 in padding."""
+    """Checked lists in the layout of the input: `(documents,)` with offsets, or `(..., n)` with 0 in padding."""
 
     scores: Tensor
     labels: Tensor  # in the dtype of scores
@@ -32,14 +32,14 @@ class UnpaddedLists(NamedTuple):
 
     @property
     def lengths(self) -> Tensor:
-        """Number of documents of each list, `(...)`."""
+        """Number of documents of each list of `UnpaddedLists`, `(...)`."""
         if self.offsets is None:
             assert self.mask is not None
             return self.mask.sum(-1)
         return self.offsets.diff()
 
     def total(self, values: Tensor) -> Tensor:
-        """Return the sum of `values` (one per document) over each list, `(...)`."""
+        """Return the sum of `values` (one per document) over each list of `UnpaddedLists`, `(...)`."""
         if self.offsets is None:
             return (values if self.mask is None else torch.where(self.mask, values, 0.0)).sum(-1)
         # PyTorch sums a segment sequentially: in float32, the sum of a long list is not precise. MPS has no float64.
@@ -48,40 +48,44 @@ class UnpaddedLists(NamedTuple):
         return total.to(values.dtype)
 
     def largest(self, values: Tensor) -> Tensor:
-        """Return the largest of `values` (one per document, at least 0) in each list, `(...)`, without a gradient."""
+        """Return the largest of `values` in each list of `UnpaddedLists`, `(...)`, without a gradient.
+
+        `values` contains one number of at least 0 per document.
+        """
         if self.offsets is None:
             return values.amax(-1).detach() if values.shape[-1] else values.sum(-1).detach()
         return _reduce_segments(values.detach(), self.offsets, "max", initial=0.0)
 
     def each(self, per_list: Tensor) -> Tensor:
-        """Repeat the value of each list, `(...)`, for all documents of the list."""
+        """Repeat the value of each list, `(...)`, for all documents of the list, in the layout of `UnpaddedLists`."""
         if self.offsets is None:
             return per_list[..., None]
         return torch.repeat_interleave(per_list, self.lengths, output_size=self.scores.shape[0])
 
 
 class _Total(torch.autograd.Function):
-    """Sum of values over each flat list. It has a second derivative, unlike PyTorch's segment sum."""
+    """Autograd function for sums over flat lists. It has a second derivative, unlike PyTorch's segment sum."""
 
     @staticmethod
     def forward(values: Tensor, offsets: Tensor) -> Tensor:
-        """Return the sum of values `(documents,)` over each list, `(lists,)`."""
+        """Return the sum of values `(documents,)` over each flat list, `(lists,)`."""
         return _reduce_segments(values, offsets, "sum", initial=0.0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        """Save the offsets for `backward`."""
+        """Save the offsets of the flat lists for `backward`."""
         ctx.save_for_backward(inputs[1])
         ctx.documents = inputs[0].shape[0]
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        """Return, for each document, the upstream gradient of its list."""
+        """Return, for each document, the upstream gradient of the sum over the document's flat list."""
         (offsets,) = ctx.saved_tensors
         return torch.repeat_interleave(upstream[0], offsets.diff(), output_size=ctx.documents), None
 
 
 def _reduce_segments(values: Tensor, offsets: Tensor, how: str, initial: float) -> Tensor:
-    """Reduce values over each flat list. Lengths are checked only on the CPU, to avoid a synchronisation."""
-    unsafe = values.device.type != "cpu" or offsets.shape[0] == 1  # without lists, the check finds no minimum
+    """Compute the sum or maximum of each flat list. Lengths are checked only on the CPU, to avoid a synchronisation."""
+    unsafe = values.device.type != "cpu" or torch.compiler.is_compiling()
+    unsafe = unsafe or offsets.shape[0] == 1  # without lists, the check finds no minimum
     return torch.segment_reduce(values, how, lengths=offsets.diff(), axis=0, unsafe=unsafe, initial=initial)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
-from rankgrad.group_rows import group_rows
+from rankgrad.group_rows import group_offsets, group_rows
 from rankgrad.lists import Lists, as_lists
 from rankgrad.metrics.custom import CustomMetric, as_metric
 from rankgrad.metrics.metric import Metric, parse_metric
@@ -21,6 +21,16 @@ from rankgrad.metrics.ranked_lists import Ranked, id_codes, nan_scores, rank_pad
 Values = NDArray[np.float64]
 
 _MOST_PADDING, _SMALL = 8, 1_000_000  # padded positions per document; padded positions that are always allowed
+
+
+class ByMetric(dict[str, Any]):
+    """A dictionary by metric that finds an entry by any spec of its metric: `"MRR"` finds the entry `"RR"`."""
+
+    def __missing__(self, name: Any) -> Any:
+        known = str(as_metric(name))
+        if known not in self:
+            raise KeyError(name)
+        return self[known]
 
 
 @dataclass(frozen=True)
@@ -37,8 +47,12 @@ class Evaluation:
     queries: tuple[str, ...] | None = None  # id of each list; None if lists have no ids
     about: str = ""  # note about the computation, if it is unusual; otherwise empty
 
+    def __post_init__(self) -> None:
+        for name in ("means", "values", "intervals", "conventions"):
+            object.__setattr__(self, name, ByMetric(getattr(self, name)))
+
     def __getitem__(self, name: Any) -> float:
-        return self.means[str(as_metric(name)) if name not in self.means else name]
+        return self.means[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.means)
@@ -112,6 +126,7 @@ def evaluate(
     mask: Any = None,
     offsets: Any = None,
     qid: Any = None,
+    group: Any = None,
     ids: Any = None,
     bootstrap: int = 1000,
     seed: int = 0,
@@ -123,6 +138,7 @@ def evaluate(
         scores, labels, mask, offsets, ids: the lists; see `rankgrad.metrics`.
         qid: query id of each row, `(rows,)`; use it instead of `mask` or `offsets`. The rows may be in any order. The
             lists are in the order of their first rows.
+        group: number of rows of each list, `(lists,)`, as in `rankgrad.Ranker.fit`; use it instead of `offsets`.
         metrics: specs such as `"nDCG@10"`, `Metric` values, or functions of the scores and labels of one list.
         bootstrap: number of bootstrap resamples of the lists; all metrics use the same resamples. With 0, both ends of
             an interval are equal to the mean.
@@ -142,11 +158,15 @@ def evaluate(
     """
     chosen = chosen_metrics(metrics)
     known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
-    layouts = [name for name, layout in (("mask", mask), ("offsets", offsets), ("qid", qid)) if layout is not None]
-    if len(layouts) > 1:
-        bad_value("at most one of mask, offsets and qid", "be given", " and ".join(layouts))
+    layouts = {"mask": mask, "offsets": offsets, "qid": qid, "group": group}
+    if len(given := [name for name, layout in layouts.items() if layout is not None]) > 1:
+        bad_value("at most one of mask, offsets, qid and group", "be given", " and ".join(given))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(known.values()))
     queries = None
+    if group is not None:
+        row_scores, row_labels = _rows(lists, "group")
+        sizes = group_offsets(group.cpu() if isinstance(group, torch.Tensor) else group, len(row_scores))
+        lists = Lists(row_scores, row_labels, None, torch.from_numpy(sizes).to(row_scores.device))
     if qid is not None:
         lists, ids, queries = _by_query(lists, qid, ids)
     all_ties = {metric.options.get("ties", "stable") for metric in known.values()}
@@ -185,11 +205,17 @@ def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) ->
     }
 
 
+def _rows(lists: Lists, given: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the scores and labels of rows, `(rows,)`, that `qid` or `group` groups into lists."""
+    scores, labels, _, offsets, _ = lists.given
+    if offsets is not None or scores.dim() != 1:
+        bad_value("scores", f"have one dimension, (rows,), if {given} is given", tuple(scores.shape))
+    return scores, labels
+
+
 def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[str, ...]]:
     """Group rows by query; return the lists, the document ids in the same order, and the query of each list."""
-    scores, labels, _, offsets, _ = rows.given
-    if offsets is not None or scores.dim() != 1:
-        bad_value("scores", "have one dimension, (rows,), if qid is given", tuple(scores.shape))
+    scores, labels = _rows(rows, "qid")
     order, starts, queries = group_rows(qid.cpu() if isinstance(qid, torch.Tensor) else qid)
     if len(order) != len(scores):
         bad_value("qid", f"have one query id per row, ({len(scores)},)", order.shape)

@@ -71,6 +71,9 @@ class Metric:
         if self.k is not None and self.k > LARGEST_CUTOFF:
             bad_value("k", f"be at most {LARGEST_CUTOFF:,}", show(self.k))
         known = self.defaults
+        if "k" in dict(self.settings):
+            got = f"the option k={show(dict(self.settings)['k'])}"
+            bad_value("k", f"be written after @, as in {self.name}@{self.k or 10}", got)
         known_options(self.name, dict(self.settings), known)
         fitted = fit_options(self.name, dict(self.settings), self.function)
         settings = {option: value for option, value in fitted.items() if value != known[option]}

@@ -167,7 +167,7 @@ def measure_run(
 
 
 def _padded(flat: np.ndarray, lengths: list[int]) -> tuple[Tensor, Tensor]:
-    offsets = torch.tensor([0, *np.cumsum(lengths).tolist()])
+    offsets = torch.from_numpy(np.cumsum([0, *lengths]))  # on the CPU, whatever the default device is
     # There is at least one column, because zero columns have no maximum.
     return to_padded(torch.from_numpy(flat), offsets, max(1, *lengths))
 

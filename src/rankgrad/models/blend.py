@@ -14,9 +14,10 @@ from torch import Tensor
 from rankgrad import losses
 from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
+from rankgrad.data.categories import recode
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
-from rankgrad.models.folder import CONFIG, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.folder import CONFIG, check_no_run, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Callback, Contributions, Exported, Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load
 from rankgrad.spec import known_options, spell
@@ -95,6 +96,7 @@ class BlendModel(TrainedModel):
         Args:
             folder: folder to write.
         """
+        check_no_run(folder)
         folder = Path(folder)
         for part, model in zip(parts_of(folder, len(self.models)), self.models, strict=True):
             model.save(part)
@@ -134,6 +136,19 @@ class BlendKind(RankerKind):
         for part in known["parts"]:
             read_config(Path(part))
 
+    def reads_missing(self, settings: Mapping[str, Any]) -> bool:
+        """Return True if all models of the blend accept NaN; see `RankerKind.reads_missing`.
+
+        Args:
+            settings: settings of the blend, not yet checked.
+        """
+        from rankgrad.models.registry import load
+
+        try:
+            return all(load(Path(part)).takes_missing for part in _with_defaults(settings)["parts"])
+        except (KeyError, TypeError, AttributeError, ValueError, OSError):
+            return False  # `check` names the problem
+
     def fit(
         self,
         settings: Mapping[str, Any],
@@ -168,6 +183,7 @@ class BlendKind(RankerKind):
         models = [load(part) for part in known["parts"]]
         loss = check_blend_loss(known["loss"], known["even"])
         data = (train if validation is None else validation).without_numbers()
+        data = recode(data.select_features(models[0].feature_names), models[0].categories)
         model = fit_weights(models, data, loss, known["even"])
         if out is not None:
             model.save(out)

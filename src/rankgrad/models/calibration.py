@@ -44,7 +44,9 @@ class LogisticCurve:
     def __call__(self, scores: Array) -> Array:
         from scipy.special import expit
 
-        found: Array = expit(self.slope * scores + self.intercept)
+        finite = np.nan_to_num(scores, nan=np.nan)  # 0 * infinity would be NaN
+        with np.errstate(over="ignore"):
+            found: Array = expit(self.slope * finite + self.intercept)
         return found
 
     @classmethod
@@ -56,19 +58,24 @@ class LogisticCurve:
         """
         from sklearn.linear_model import LogisticRegression
 
-        centre, spread = float(scores.mean()), float(scores.std())
-        if not spread > 0:
+        if scores.min() == scores.max():
             bad_value("scores", "differ between documents", "equal scores")
+        largest = float(np.abs(scores).max())  # the squares of scores / largest do not overflow
+        unit = scores / largest
+        centre, spread = float(unit.mean()), float(unit.std())
         positive, negative = int(relevant.sum()), int((~relevant).sum())
         targets = np.where(relevant, (positive + 1) / (positive + 2), 1 / (negative + 2))
-        rows = np.concatenate([scores, scores])[:, None]
+        rows = np.concatenate([unit, unit])[:, None]
         kinds = np.repeat([1, 0], len(scores))
         weights = np.concatenate([targets, 1 - targets])
         solver = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200)
         solver.fit((rows - centre) / spread, kinds, sample_weight=weights)
         slope = float(solver.coef_[0, 0]) / spread
         if slope > 0:
-            return cls(slope, float(solver.intercept_[0]) - slope * centre)
+            if not math.isfinite(slope / largest):
+                got = f"the standard deviation {spread * largest:g}"
+                bad_value("scores", "have larger differences for the method platt", got)
+            return cls(slope / largest, float(solver.intercept_[0]) - slope * centre)
         text = "the scores are not higher for relevant documents than for others: all probabilities are equal"
         warnings.warn(text, stacklevel=3)
         mean = float(targets.mean())  # the most likely function that does not decrease
@@ -99,11 +106,16 @@ class IsotonicCurve:
 
     @classmethod
     def fit(cls, scores: Array, relevant: NDArray[np.bool_]) -> "IsotonicCurve":
-        """Fit by least squares, with scikit-learn."""
+        """Fit by least squares, with scikit-learn.
+
+        The fit depends only on the order of the scores. It gets their positions in the sorted scores, because
+        scikit-learn would treat scores as equal if they differ by less than 1e-15.
+        """
         from sklearn.isotonic import IsotonicRegression
 
-        found = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(scores, relevant.astype(np.float64))
-        return cls(tuple(found.X_thresholds_.tolist()), tuple(found.y_thresholds_.tolist()))
+        different, places = np.unique(scores, return_inverse=True)
+        found = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(places, relevant.astype(np.float64))
+        return cls(tuple(different[found.X_thresholds_.astype(int)].tolist()), tuple(found.y_thresholds_.tolist()))
 
     def to_json(self) -> dict[str, Any]:
         """Return knots and values as JSON values."""
@@ -224,6 +236,8 @@ def fit_calibration(
     one_of("method", method, METHODS)
     one_of("target", target, TARGETS)
     given, labels = np.asarray(scores, dtype=np.float64), np.asarray(data.labels, dtype=np.float64)
+    if given.shape != labels.shape:
+        bad_value("scores", f"have the shape {labels.shape}, one score per document", given.shape)
     if not len(given):
         bad_value("data", "contain held-out lists with documents", "no documents")
     if not np.isfinite(given).all():

@@ -8,19 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
+from rankgrad.data.categories import recode
+from rankgrad.data.dataset import Categories
 from rankgrad.data.evaluation import evaluate_lists
+from rankgrad.data.sparse_rows import dense
 from rankgrad.errors import bad_value, mistyped
 from rankgrad.models.feature_importance import feature_names
 
 if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
 
+_ROWS = 20  # number of features that `str` shows
 _EXACT = 1e-5  # maximum error of the sum of the contributions, relative to scores above 1
 
 
 @dataclass(frozen=True)
 class ListExplanation:
-    """Explanation of one list. The contributions and `others` sum to the first score minus the second score."""
+    """Explanation of one list. The contributions and `others` sum to the first score minus the second score.
+
+    "Without the feature" means: a number is replaced by its mean in the list, and a category by a missing value.
+    """
 
     query: str  # query id
     documents: tuple[str, str]  # names of the two documents
@@ -30,17 +37,29 @@ class ListExplanation:
     names: tuple[str, ...]  # names of the features
     contributions: NDArray[np.float64]  # contribution of each feature, `(features,)`
     others: dict[str, float]  # contributions that do not belong to a feature of the two documents, by name
-    values: NDArray[np.float32]  # features of the two documents, `(2, features)`
+    values: NDArray[np.float32]  # features of the two documents, `(2, features)`; categories are numbers
     method: str  # method of the contributions
     error: float  # upper bound for the total absolute error of the contributions, from numerical integration
     metric: str  # name of the metric
     value: float  # metric of the list; NaN if the metric skips the list
-    losses: NDArray[np.float64]  # how much worse the metric is if the feature is replaced by its mean, `(features,)`
+    losses: NDArray[np.float64]  # how much worse the metric is without the feature, `(features,)`
+    categories: Categories | None = None  # categories of the categorical features, by column
 
     @property
     def gap(self) -> float:
         """Score of the first document minus the score of the second document."""
         return self.scores[0] - self.scores[1]
+
+    def shown_values(self, at: int) -> list[float | str | None]:
+        """Return the values of a feature for the two documents; for a category, its text, or None if it is missing.
+
+        Args:
+            at: position of the feature.
+        """
+        values = self.values[:, at].tolist()
+        if (texts := (self.categories or {}).get(at)) is None:
+            return values
+        return [None if value != value else texts[int(value)] for value in values]
 
     def order(self, top: int | None = None) -> list[int]:
         """Return the positions of the features, the largest absolute contribution first.
@@ -74,7 +93,7 @@ class ListExplanation:
             {
                 "feature": self.names[at],
                 "contribution": float(self.contributions[at]),
-                "values": [float(value) for value in self.values[:, at]],
+                "values": self.shown_values(at),
                 "loss_without": float(self.losses[at]),
             }
             for at in self.order(top)
@@ -97,8 +116,51 @@ class ListExplanation:
         order = self.order()
         columns: dict[str, Any] = {"feature": [self.names[at] for at in order]}
         columns |= {"contribution": self.contributions[order]}
-        columns |= {f"value of {name}": self.values[place, order] for place, name in enumerate(self.documents)}
+        for place, name in enumerate(self.documents):
+            columns[f"value of {name}"] = [self.shown_values(at)[place] for at in order]
         return pd.DataFrame(columns | {f"loss of {self.metric} without": self.losses[order]})
+
+    def header(self) -> list[str]:
+        """Return the lines above the table: the metric of the list and the two documents."""
+        lines = [f"query {self.query}, {self.metric} {self.value:.4f}"]
+        pair = zip("AB", self.documents, self.ranks, self.scores, self.labels, strict=True)
+        for letter, document, rank, score, label in pair:
+            lines.append(f"{letter}: {document}, rank {rank}, score {score:.4f}, label {label:g}")
+        return lines
+
+    def rows(self, top: int | None = None) -> list[tuple[str, ...]]:
+        """Return the table as text: a header, then one row per term.
+
+        Args:
+            top: maximum number of features; None for all features.
+        """
+        order = self.order(top)
+        rows: list[tuple[str, ...]] = [("feature", "score A - B", "A", "B", f"loss of {self.metric}")]
+        for place, (name, part) in enumerate(self.terms(top)):
+            cells = ("", "", "")  # the last terms are not features
+            if place < len(order):
+                at = order[place]
+                one, other = (_cell(value) for value in self.shown_values(at))
+                cells = (one, other, f"{self.losses[at]:+.4f}" if self.losses[at] else "0")
+            rows.append((name, f"{part:+.4f}", *cells))
+        return rows
+
+    def footer(self) -> list[str]:
+        """Return the lines below the table, which say what the columns mean."""
+        accuracy = f", with a total error of at most {self.error:.1g}" if self.error > 1e-5 else ""
+        category = ", and a category by a missing value" if self.categories else ""
+        without = f"decrease of the metric if the feature is replaced by its mean in the list{category}"
+        return [
+            f"The contributions to score A - B sum to {self.gap:+.4f} ({self.method}{accuracy}).",
+            f"loss of {self.metric}: {without}.",
+        ]
+
+    def __str__(self) -> str:
+        """Return the explanation as a text with a table, as `rankgrad explain` prints it without bars."""
+        rows = self.rows(_ROWS)
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+        return "\n".join([*self.header(), *lines, *self.footer()])
 
 
 def explain_list(
@@ -119,13 +181,14 @@ def explain_list(
     queries = [str(each) for each in data.qids.tolist()]
     if str(query) not in queries:
         bad_value("query", "be the id of a query in the data", mistyped(str(query), queries))
-    one = data.take([queries.index(str(query))]).select_features(model.feature_names)
+    one = recode(data.take([queries.index(str(query))]).select_features(model.feature_names), model.categories)
+    one = replace(one, features=dense(one.features))
     if len(one.labels) < 2:
         bad_value("query", "have at least two documents", len(one.labels))
     scores = model.score_lists(one).astype(np.float64)
     ranking = np.argsort(-scores, kind="stable")
     first, second = ranking[:2].tolist() if documents is None else _positions(documents, one)
-    found = model.contributions(np.asarray(one.features), first, second)
+    found = model.contributions(one.features, first, second)
     error = abs(found.values.sum() + sum(found.others.values()) - (scores[first] - scores[second]))
     if not error <= _EXACT * max(1.0, float(np.abs(scores[[first, second]]).max())):
         must = "compute contributions that sum to the difference of the scores"
@@ -143,12 +206,13 @@ def explain_list(
         names=feature_names(model, one),
         contributions=found.values,
         others=found.others,
-        values=np.asarray(one.features)[pair],
+        values=one.features[pair],
         method=found.method,
         error=found.error,
         metric=str(measured),
         value=value,
         losses=losses,
+        categories=one.categories,
     )
 
 
@@ -157,7 +221,8 @@ def _without_features(
 ) -> tuple[float, NDArray[np.float64]]:
     """Return the metric of a list, and how much worse the metric is without each feature, `(features,)`.
 
-    "Without" means: all values of the feature are replaced by their mean in the list.
+    "Without" means: all values of the feature are replaced by their mean in the list. Categories have no mean, so all
+    values of a categorical feature are replaced by a missing value.
     """
 
     def value(scores: Any) -> float:
@@ -169,11 +234,16 @@ def _without_features(
     for column in range(features.shape[1]):
         kept = features[:, column].copy()
         known = kept[~np.isnan(kept)]
-        if len(known) and not (kept == kept[0]).all():
-            features[:, column] = known.mean(dtype=np.float64)
+        categorical = column in (one.categories or {})
+        if len(known) and (categorical or not (kept == kept[0]).all()):
+            features[:, column] = np.nan if categorical else known.mean(dtype=np.float64)
             losses[column] = sign * (whole - value(model.score_lists(replace(one, features=features))))
             features[:, column] = kept
     return whole, losses
+
+
+def _cell(value: float | str | None) -> str:
+    return value if isinstance(value, str) else "missing" if value is None else f"{value:.4g}"
 
 
 def _positions(documents: Sequence[Any], one: Dataset) -> list[int]:

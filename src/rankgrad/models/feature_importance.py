@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
+from rankgrad.data.categories import recode
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.data.sparse_rows import Features, dense, replace_column
 from rankgrad.errors import bad_value, one_of
@@ -145,7 +146,7 @@ def measure_importance(
         bad_value("method", f"be {known} for {type(model).__name__}", repr(method))
     if data is None and method not in ("gain", "split"):
         bad_value("data", f"be given for the method {method!r}", None)
-    data = None if data is None else data.select_features(model.feature_names)
+    data = None if data is None else recode(data.select_features(model.feature_names), model.categories)
     if method == "permutation" and data is not None:
         return permutation_importance(model, data, metric, repeats=repeats, seed=seed, within_lists=within_lists)
     rows = model.own_importance(method, data)

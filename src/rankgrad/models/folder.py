@@ -9,10 +9,26 @@ from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data.categories import from_json, to_json
 from rankgrad.data.dataset import Categories
 from rankgrad.errors import bad_value
+from rankgrad.lock import is_locked
 
 FORMAT, VERSION = "rankgrad model", 1
 CONFIG, METRICS = "config.json", "metrics.json"
 CALIBRATION = "calibration.json"  # exists only if the model is calibrated; see `rankgrad.models.calibration`
+_RUN_FILES = ("last.safetensors", "run.json")  # checkpoint of a training run, and settings of `rankgrad train`
+
+
+def check_no_run(folder: str | PathLike[str]) -> None:
+    """Raise an error if a model would replace some files of a training run. The run itself has locked the folder.
+
+    Args:
+        folder: folder in which a model will be saved.
+    """
+    folder = Path(folder)
+    found = [name for name in _RUN_FILES if (folder / name).is_file()]
+    if found and not is_locked(folder):
+        bad_value(
+            str(folder), "be a folder without a training run (choose another folder)", f"a folder with {found[0]}"
+        )
 
 
 def write_config(
@@ -73,6 +89,9 @@ def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
     """
     path = Path(folder) / CONFIG
     if not path.is_file():
+        if (Path(folder) / _RUN_FILES[1]).is_file():
+            command = f"`rankgrad train --resume --out {folder}`"
+            bad_value(str(folder), f"be the folder of a finished training (to finish it: {command})", f"no {CONFIG}")
         bad_value(str(folder), f"be the folder of a model, with {CONFIG}", "no such file")
     config = read_json(path)
     if config.get("format") != FORMAT:

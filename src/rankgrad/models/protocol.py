@@ -316,6 +316,14 @@ class RankerKind(ABC):
         """Raise an `ImportError` that shows how to install a missing package of this kind."""
         return
 
+    def reads_missing(self, settings: Mapping[str, Any]) -> bool:
+        """Return True if a ranker with these settings is trained on NaN without a setting for missing values.
+
+        Args:
+            settings: settings of a run, not yet checked.
+        """
+        return self.takes_missing
+
     @abstractmethod
     def fit(
         self,

@@ -101,14 +101,16 @@ def measure_reliability(
     """
     given, truth = _checked(probabilities, relevant, bins)
     places = np.asarray(offsets, dtype=np.int64)
-    owner = np.repeat(np.arange(len(places) - 1), np.diff(places))
+    if places[-1] != len(given):
+        bad_value("offsets", f"end with {len(given)}, the number of documents", places[-1])
+    lengths = np.diff(places)
+    lengths = lengths[lengths > 0]  # empty lists have no effect
+    owner = np.repeat(np.arange(len(lengths)), lengths)
     _, chosen = np.unique(equal_bins(given, bins), return_inverse=True)
-    sums = np.stack(
-        [list_sums(values, owner, chosen, len(places) - 1) for values in (given, truth, np.ones_like(given))]
-    )
+    sums = np.stack([list_sums(values, owner, chosen, len(lengths)) for values in (given, truth, np.ones_like(given))])
     predicted, hits, counts = sums.sum(axis=1)  # (bins,) each
     ece = float(np.abs(predicted - hits).sum() / len(given))
-    drawn = resampled(len(places) - 1, bootstrap, seed) @ sums  # (3, samples, bins)
+    drawn = resampled(len(lengths), bootstrap, seed) @ sums  # (3, samples, bins)
     samples = np.abs(drawn[0] - drawn[1]).sum(axis=1) / drawn[2].sum(axis=1)
     with np.errstate(invalid="ignore"):
         shares = drawn[1] / drawn[2]  # NaN if a sample has no document in the bin
@@ -171,8 +173,8 @@ def containing_interval(value: float, samples: Array) -> tuple[float, float]:
 
 def _checked(probabilities: Any, relevant: Any, bins: int) -> tuple[Array, Array]:
     given, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(relevant, dtype=np.float64)
-    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
-        bad_value("bins", "be at least 1", bins)
+    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
+        bad_value("bins", "be an integer of at least 1", bins)
     if given.ndim != 1 or given.shape != truth.shape:
         bad_value("probabilities", "have the shape of `relevant`, (documents,)", f"{given.shape} and {truth.shape}")
     if not len(given):

@@ -75,6 +75,9 @@ def _spelled(name: Any) -> str:
     plain = name.strip().lower().replace("-", "_")
     if plain == "own":
         bad_value("model", "be a network that can be built by name (pass a custom network as an object)", repr(name))
+    if plain in ("lightgbm", "xgboost"):
+        must = f"be the name of a neural ranker (for boosted trees, use rankgrad.trees.TreeRanker({plain!r}))"
+        bad_value("model", must, repr(name))
     if plain not in known:
         one_of("model", name, known.values())
     return known[plain]

@@ -14,14 +14,15 @@ from rankgrad.relax.relaxation import Relaxation, check_positive, check_scores
 
 @dataclass(frozen=True)
 class fast_sort(Relaxation):
-    r"""FastSort: soft ranks in O(n log n), the point of the permutahedron of (n, ..., 1) that is nearest to -s / eps.
+    r"""FastSort: soft ranks in O(n log n). They are the point of a permutahedron that is nearest to -s / epsilon.
 
     .. math:: \pi = \arg\min_{\mu \in \mathcal{P}(n, \dots, 1)} \tfrac12 \lVert \mu + s / \epsilon \rVert^2
               \quad\text{or}\quad \arg\min_\mu \mathrm{KL}(\mu, e^{-s / \epsilon})
 
-    Sorted scores are divided into blocks. In each block, the mean of the soft ranks equals the mean of the exact ranks,
-    and two soft ranks differ by the difference of their scores divided by epsilon. If a block contains only one
-    document, its soft rank is the exact rank and has no gradient. So epsilon (the `temperature`) must be large enough.
+    The permutahedron P is the convex hull of all orders of (n, ..., 1). Sorted scores are divided into blocks. In each
+    block, the mean of the soft ranks equals the mean of the exact ranks. With `"l2"`, two soft ranks differ by the
+    difference of the documents' scores divided by epsilon. In a block of only one document, the soft rank is the exact
+    rank and has no gradient. So epsilon (the `temperature`) must be large enough.
 
     Args:
         temperature: epsilon, the strength of the regularisation.
@@ -54,7 +55,10 @@ class fast_sort(Relaxation):
         return projected.gather(-1, inverse(by_score))
 
     def sort(self, scores: Any, mask: Any = None) -> Tensor:
-        """Return softly sorted scores, `(..., n)`: in their permutahedron, the point nearest to (n, ..., 1) / eps."""
+        """Return FastSort's softly sorted scores, `(..., n)`.
+
+        They are the point of the scores' permutahedron that is nearest to (n, ..., 1) / epsilon.
+        """
         scores, mask = check_scores(scores, mask)
         by_score = order(scores, mask)
         ordered, real = scores.gather(-1, by_score), mask.gather(-1, by_score)
@@ -65,7 +69,7 @@ class fast_sort(Relaxation):
 
 
 def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """Return the point nearest to `z` in the permutahedron of `w`.
+    """Return FastSort's projection: the point nearest to `z` in the permutahedron of `w`.
 
     `z` and `w` are `(..., n)`, in descending order, with padding last. In each block B, the result is
     `z_i - mean_B(z) + mean_B(w)`. With this formula, ranks are precise even for scores of 1e30.
@@ -75,20 +79,23 @@ def project(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
 
 
 def project_entropic(z: Tensor, w: Tensor, real: Tensor) -> Tensor:
-    """Return the log of the KL projection of `z`: `z_i - logsumexp_B(z) + logsumexp_B(w)` in each block B."""
+    """Return the log of FastSort's entropic projection of `z`, which is nearest to `z` in the KL divergence.
+
+    In each block B, the result is `z_i - logsumexp_B(z) + logsumexp_B(w)`.
+    """
     owner = _blocks(z, w, real, True)
     return _apart(z, owner, _logsumexp) + _spread(_logsumexp(w, owner), owner)
 
 
 def _blocks(z: Tensor, w: Tensor, real: Tensor, entropic: bool) -> Tensor:
-    """Return the block number of each entry, `(..., n)`; the first block of each list has number 0."""
+    """Return the number of the FastSort block of each entry, `(..., n)`. The first block of each list has number 0."""
     z, w, real = torch.broadcast_tensors(z.detach(), w.detach(), real)
     blocks: Tensor = _pooled_blocks(z, w, real, entropic)
     return blocks
 
 
 def _pool_violators(z: Tensor, w: Tensor, real: Tensor, entropic: bool) -> Tensor:
-    """Pool adjacent violators until there are none. A pass merges all runs of violators, so a few passes are enough."""
+    """Merge FastSort blocks that violate the order, until there are none. Each pass merges all runs of such blocks."""
     pool = _logsumexp if entropic else _mean
     starts = torch.ones_like(real)
     if real.shape[-1] < 2:
@@ -123,7 +130,7 @@ def _number(starts: Tensor) -> Tensor:
 
 
 def _apart(values: Tensor, owner: Tensor, pool: Any) -> Tensor:
-    """Return `values - pool_B(values)`, `(..., n)`. The maximum of a block is subtracted first, so ties stay exact."""
+    """Subtract the pooled value of each FastSort block. The maximum is subtracted first, so ties stay exact."""
     values = values.expand_as(owner)
     near = values - _spread(_highest(values, owner), owner)
     return near - _spread(pool(near, owner), owner)

@@ -10,9 +10,10 @@ _library = torch.library.Library("rankgrad", "FRAGMENT")
 
 
 def one_node() -> bool:
-    """Return True if `torch.compile` traces this code and no transform of `torch.func` is active.
+    """Return True if a relaxation must call its registered operator, which is one node of a compiled graph.
 
-    A transform of `torch.func` must differentiate each step.
+    This is the case if `torch.compile` traces this code and no transform of `torch.func` is active. A transform of
+    `torch.func` must differentiate each step.
     """
     return torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
 
@@ -20,7 +21,7 @@ def one_node() -> bool:
 def register(
     schema: str, function: Callable[..., Any], fake: Callable[..., Any], backward: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Register a function as a PyTorch operator, and return the operator. Leading dimensions of tensors are lists.
+    """Register a step of a relaxation as a PyTorch operator, and return it. Leading dimensions of tensors are lists.
 
     Args:
         schema: name, arguments and results, as in `torch.library.define`; tensors come before all other arguments.
@@ -46,7 +47,7 @@ def register(
         return (backward(*ctx.saved_tensors, *upstream), *(None,) * ctx.others)
 
     def batched(info: Any, dimensions: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
-        """Move the dimension of `vmap` to the front. There it is one more dimension of lists."""
+        """Call the registered operator for `vmap`, with the dimension of `vmap` moved to the front, as more lists."""
         moved = []
         for argument, dimension in zip(arguments, dimensions, strict=True):
             if isinstance(argument, Tensor):

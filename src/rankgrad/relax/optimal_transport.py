@@ -54,7 +54,10 @@ class optimal_transport(Relaxation):
 
 
 def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scale the scores of each list to [0, 1], `(..., n)`; the result is 0 for padding and for nearly equal scores."""
+    """Scale the scores of each list to [0, 1] for `optimal_transport` and `list_ap`, `(..., n)`.
+
+    The result is 0 for padding, and for all documents of a list whose scores are nearly equal.
+    """
     if scores.shape[-1] == 0:
         return scores
     largest = torch.finfo(scores.dtype).max
@@ -66,5 +69,5 @@ def unit_interval(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def least_scale(dtype: torch.dtype) -> float:
-    """Return the lower limit for divisors of scores (float32: 1e-31). With smaller divisors, derivatives overflow."""
+    """Return the lower limit for divisors of scores (float32: 1e-31). With smaller ones, derivatives would overflow."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps

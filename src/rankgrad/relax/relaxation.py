@@ -56,7 +56,7 @@ class Relaxation:
         return (self._permutation(scores, mask) * scores[..., None, :]).sum(-1)
 
     def top_k(self, scores: Any, k: int, mask: Any = None) -> Tensor:
-        """Return the share of each document that is in the first k ranks, `(..., n)`.
+        """Return the soft top k: the share of each document that is in the first k ranks, `(..., n)`.
 
         Args:
             scores: `(..., n)`.
@@ -120,7 +120,10 @@ def row_mask(mask: Tensor) -> Tensor:
 
 
 def check_scores(scores: Any, mask: Any) -> tuple[Tensor, Tensor]:
-    """Check scores and mask. Return the scores (in the dtype of computation, with 0 in padding) and the mask."""
+    """Check the scores and the mask of a relaxation, and return both.
+
+    The returned scores are 0 in padding, and have the dtype of computation.
+    """
     if not isinstance(scores, Tensor):
         bad_type("scores", "be a tensor", type(scores).__name__)
     scores = scores.to(compute_dtype(scores.dtype))

@@ -10,7 +10,7 @@ from rankgrad.relax.sinkhorn_rounds import factors
 def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Scale the rows and columns of a matrix to sums of about 1. Each round normalises columns, then rows.
 
-    Only the two scaling vectors change, so a round costs two products of the matrix and a vector, and stores no matrix.
+    Only the two scaling vectors change, so a round computes two products of the matrix and a vector, and no new matrix.
     The number of rounds is fixed, because a test for convergence would have to wait for the device. Rows and columns of
     zeros stay zero.
 

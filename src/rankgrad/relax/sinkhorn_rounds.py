@@ -1,7 +1,7 @@
 """Compute the factors of rows and columns after several rounds of Sinkhorn scaling, for a matrix or its logarithm.
 
 `torch.compile` would copy every round into its graph, and would need minutes for thirty rounds. So compiled code calls
-two registered operators: one computes the factors, the other one computes their derivative.
+two registered operators: one computes the factors, and the other one computes the gradient with respect to the matrix.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ Factors = tuple[Tensor, Tensor]  # of rows and of columns, each (..., n), or (..
 
 
 def factors(matrix: Tensor, rounds: int) -> Factors:
-    """Return the factors of rows and of columns after the last round; each round scales columns, then rows."""
+    """Return Sinkhorn's factors of rows and of columns after the last round. Each round scales columns, then rows."""
     if one_node():
         return _last(_factors_op(matrix, rounds))
     return [*_rounds(matrix, rounds)][-1]
 
 
 def log_factors(kernel: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Factors:
-    """Return the logarithms of the factors of `exp(kernel)`; where `rows` or `columns` is False, the factor is 1.
+    """Return the logarithms of Sinkhorn's factors for the matrix `exp(kernel)`; other rows and columns have factor 1.
 
     Args:
         kernel: logarithm of the matrix, `(..., n, n)`; entries in other rows or columns must be the lowest number of
@@ -45,7 +45,10 @@ def _rounds(matrix: Tensor, rounds: int) -> Iterator[Factors]:
 
 
 def _by_matrix(matrix: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor) -> Tensor:
-    """Return the gradient with respect to the matrix, from the factors of all rounds and the factors' gradients."""
+    """Return the gradient of Sinkhorn scaling with respect to the matrix.
+
+    The arguments are the factors of all rounds, and the gradients with respect to these factors.
+    """
     total, later = torch.zeros_like(matrix), torch.zeros_like(row[..., 0, :])
     before = torch.cat([_first(matrix)[..., None, :], row[..., :-1, :]], -2)  # factors of rows before each round
     for t in reversed(range(row.shape[-2])):
@@ -68,7 +71,10 @@ def _log_rounds(kernel: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> I
 def _by_kernel(
     kernel: Tensor, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor
 ) -> Tensor:
-    """Return the gradient with respect to the kernel, from the factors of all rounds and the factors' gradients."""
+    """Return the gradient of Sinkhorn scaling in log domain with respect to the kernel.
+
+    The arguments are the log factors of all rounds, and the gradients with respect to these log factors.
+    """
     total, later = torch.zeros_like(kernel), torch.zeros_like(row[..., 0, :])
     before = torch.cat([torch.zeros_like(row[..., :1, :]), row[..., :-1, :]], -2)
     for t in reversed(range(row.shape[-2])):

@@ -18,6 +18,9 @@ class smoothi(Relaxation):
     The lowest score is subtracted because the indicators need scores of at least 0. With alpha = 1, the indicators are
     very soft. If scores are normally distributed, try values of alpha up to 1000.
 
+    The indicators of each rank sum to 1 over the documents, but the indicators of a document need not sum to 1 over the
+    ranks. So a document may count more than once: a soft metric may be above 1, and its loss below -1.
+
     Args:
         alpha: sharpness, 1 / temperature.
         delta: number between 0 and 0.5. If a document already has an earlier rank, delta makes its logit negative.

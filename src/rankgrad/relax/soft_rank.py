@@ -47,13 +47,16 @@ class soft_rank(Relaxation):
 
 
 def _chances(beats: Tensor) -> Tensor:
-    """Return the probability of each rank, `(..., r, j)`."""
+    """Return SoftRank's probability of each rank r for each document j, `(..., r, j)`."""
     *_, last = _steps(beats)
     return last
 
 
 def _steps(beats: Tensor) -> Iterator[Tensor]:
-    """Yield the rank probabilities of all documents if their rivals are only the first 0, 1, 2, ..., n documents."""
+    """Yield SoftRank's rank probabilities of all documents, `(..., r, j)`, for 0, 1, 2, ..., n rivals.
+
+    With i rivals, the rank of a document is its rank among itself and the first i documents.
+    """
     first = torch.arange(beats.shape[-1], device=beats.device)[:, None] == 0
     chances = first.to(beats.dtype) + 0.0 * beats  # in the graph also for n = 0
     yield chances
@@ -65,7 +68,7 @@ def _steps(beats: Tensor) -> Iterator[Tensor]:
 
 
 def _by_beats(beats: Tensor, chances: Tensor, by_chances: Tensor) -> Tensor:
-    """Return the gradient with respect to `beats`. It computes all steps again and does not use `chances`."""
+    """Return the gradient of SoftRank's probabilities with respect to `beats`. All steps are computed again."""
     result = torch.zeros_like(beats)
     *before, _ = _steps(beats)
     for i, chances in reversed([*enumerate(before)]):

@@ -47,7 +47,10 @@ class soft_sort(Relaxation):
 
 
 def _shared_by_ties(ordered: Tensor, mask: Tensor) -> Tensor:
-    """Return the sorted scores. Tied documents have no order, so each of them gets the mean gradient of the ties."""
+    """Return the sorted scores for SoftSort, with equal gradients for tied documents.
+
+    Tied documents have no order, so each of them gets the mean gradient of the ties.
+    """
     equal = (ordered[..., :, None] == ordered[..., None, :]) & mask[..., None, :]
     mean = torch.where(equal, ordered[..., None, :], 0.0).sum(-1) / equal.sum(-1).clamp(min=1)
     return ordered.detach() + (mean - mean.detach())

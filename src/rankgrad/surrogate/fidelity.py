@@ -73,7 +73,7 @@ def fidelity(
 
 
 def _compared(surrogate: Surrogate, scores: Tensor, labels: Tensor, target: str) -> Tensor:
-    """Return four values for each list with a relevant document, `(4, lists)`.
+    """Return four values of surrogate and metric for each list with a relevant document, `(4, lists)`.
 
     These are the DCG of the surrogate, the true DCG, the NDCG of the surrogate, and the true NDCG.
     """
@@ -93,7 +93,7 @@ def _correlations(compared: Tensor) -> tuple[float, float]:
 
 
 def _spearman(one: Tensor, other: Tensor) -> float:
-    """Return Spearman's rank correlation, or 0 if all values of an argument are equal. Ties get their mean rank."""
+    """Return Spearman's correlation of surrogate and metric, or 0 if one is constant. Ties get their mean rank."""
     from scipy.stats import spearmanr
 
     if one.min() == one.max() or other.min() == other.max():

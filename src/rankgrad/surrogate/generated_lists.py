@@ -15,7 +15,7 @@ Uniform = Callable[[], Tensor]  # function that returns random numbers in (0, 1)
 
 
 def _normal(uniform: Tensor, mean: float, deviation: float) -> Tensor:
-    """Convert uniform random numbers to samples of a normal distribution that is truncated to [0, 1].
+    """Convert uniform random numbers to scores with a normal distribution that is truncated to [0, 1].
 
     The function applies the inverse of the cumulative distribution function.
     """
@@ -24,7 +24,7 @@ def _normal(uniform: Tensor, mean: float, deviation: float) -> Tensor:
 
 
 def _either(uniform: Uniform, share: float, one: tuple[float, float], other: tuple[float, float]) -> Tensor:
-    """Sample each number from the normal distribution `one` with probability `share`, otherwise from `other`."""
+    """Sample each score from the normal distribution `one` with probability `share`, otherwise from `other`."""
     return torch.where(uniform() < share, _normal(uniform(), *one), _normal(uniform(), *other))
 
 
@@ -51,7 +51,7 @@ def draw(
     pairing: str = "mixed",
     generator: Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Generate random scores and labels of lists with n documents, each `(lists, n)`, on the device of the generator.
+    """Generate random scores and labels for lists of n documents, both `(lists, n)`, on the device of the generator.
 
     `pairing` is the relation between scores and labels. With `"mixed"`, about 3 of 10 lists are in random order. In the
     other lists, documents with high labels tend to have high scores. With `"published"`, about half of the lists are in

@@ -25,7 +25,7 @@ FIDELITY = "fidelity.json"
 
 @dataclass(frozen=True)
 class PretrainDefaults:
-    """Default settings of pretraining for one form of the network."""
+    """Default settings for pretraining one form of the network of NeuralLoss."""
 
     lengths: tuple[int, int]
     lists: int  # number of lists per epoch
@@ -44,7 +44,7 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class PretrainSpec:
-    """The settings of a pretraining run. For a setting of None, `RECIPES` has the default of the form.
+    """The settings of a pretraining run. If a setting is None, the default of the form in `RECIPES` is used.
 
     Example:
         >>> PretrainSpec(form="mended", epochs=2).recipe.lengths
@@ -59,7 +59,7 @@ class PretrainSpec:
     seed: int = 0  # random seed of the weights and the lists
 
     def check(self) -> None:
-        """Raise an error for the first wrong value."""
+        """Check the settings of the pretraining run, and raise an error for the first wrong value."""
         one_of("form", self.form, RECIPES)
         if self.grades not in PRIORS:
             bad_value("grades", f"be one of {', '.join(map(str, PRIORS))}", self.grades)
@@ -70,13 +70,13 @@ class PretrainSpec:
 
     @property
     def recipe(self) -> PretrainDefaults:
-        """Default settings of the form. If `lists` or `batch` is not None, it replaces the default."""
+        """Settings of the pretraining run: `lists` and `batch` if they are not None, and the defaults of the form."""
         recipe = RECIPES[self.form]
         return dataclasses.replace(recipe, lists=self.lists or recipe.lists, batch=self.batch or recipe.batch)
 
     @property
     def steps(self) -> int:
-        """Number of steps per epoch."""
+        """Number of pretraining steps per epoch."""
         return max(1, self.recipe.lists // self.recipe.batch)
 
 
@@ -88,7 +88,7 @@ def pretrain(
     resume: bool = False,
     tell: Callable[[int, float], None] = lambda epoch, error: None,
 ) -> nn.Module:
-    """Train a network to estimate its metric, with the squared error as loss, and return the network.
+    """Pretrain a network of NeuralLoss to estimate a metric, with the squared error as loss, and return the network.
 
     With `out`, a checkpoint is written after each epoch, and the weights are written at the end. Each file is written
     atomically. On the CPU, a run that is killed and resumed ends with exactly the same weights as an uninterrupted run,
@@ -139,7 +139,7 @@ def _pretrain(
 
 
 def keep_fidelity(out: Path, spec: PretrainSpec, rows: list[Any]) -> None:
-    """Write the fidelity of a network into its folder."""
+    """Write the fidelity of a pretrained network into the folder of the network."""
     write_json(out / FIDELITY, {"plan": dataclasses.asdict(spec), "rows": [row._asdict() for row in rows]})
 
 
@@ -158,7 +158,7 @@ def _epoch(spec: PretrainSpec, epoch: int, network: nn.Module, optimiser: torch.
 
 
 def lists_of(spec: PretrainSpec, step: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
-    """Return the scores and labels of a step, each `(batch, n)`, and the target of the network, `(batch,)`."""
+    """Generate the lists of a pretraining step: scores and labels, `(batch, n)`, and the true metric, `(batch,)`."""
     recipe = spec.recipe
     shortest, longest = recipe.lengths
     number = spec.seed * 2**24 + step
@@ -195,5 +195,5 @@ def _load(path: Path, spec: PretrainSpec, network: nn.Module, optimiser: torch.o
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"{path} must be a checkpoint of this kind of network; got the error {got}: train again in a new folder"
+            f"{path} must be a checkpoint of this kind of network (train again in a new folder); got the error {got}"
         ) from error

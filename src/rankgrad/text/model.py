@@ -15,7 +15,14 @@ from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
-from rankgrad.models.folder import feature_names_of, read_config, read_metrics, write_config, write_metrics
+from rankgrad.models.folder import (
+    check_no_run,
+    feature_names_of,
+    read_config,
+    read_metrics,
+    write_config,
+    write_metrics,
+)
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.text.collection import collection_of
 from rankgrad.text.encoder_files import ENCODER, replace_encoder, settle_encoder
@@ -103,6 +110,7 @@ class TextModel(TrainedModel):
         Args:
             folder: folder of the model; it is created if it does not exist.
         """
+        check_no_run(folder)
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         replace_encoder(path, self.network.write)

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from rankgrad.data import Dataset, Preprocessing
+from rankgrad.data.sparse_rows import dense
+from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
 from rankgrad.rankers.custom import as_ranker
 from rankgrad.rankers.embedded import EmbeddedCategories, embedded_width
@@ -20,11 +22,15 @@ def fitted_preprocessing(settings: Settings, data: Dataset) -> Preprocessing:
         settings: settings of the run.
         data: training lists.
     """
-    categorical = tuple((column, len(values)) for column, values in sorted((data.categories or {}).items()))
+    # A column without any value has one category that never occurs, because an embedding needs a category.
+    categorical = tuple((column, max(1, len(values))) for column, values in sorted((data.categories or {}).items()))
     found = replace(settings.preprocessing(), categorical=categorical).fit(data)
     if any(np.isnan(array).any() for array in found.to_config()[1].values()):
-        must = "not be NaN (or set missing to 'zero', 'mean' or 'indicator')"
-        bad_value("features", must, "missing values in the training lists")
+        names = data.feature_names or range(1, data.features.shape[1] + 1)
+        columns = [column for column in range(len(names)) if column not in (data.categories or {})]
+        missing = [names[column] for column in columns if np.isnan(dense(data.features[:, [column]])).any()]
+        must = "be 'zero', 'mean' or 'indicator' for a network if the training lists have missing values"
+        bad_value("missing", must, f"missing values in the features {some(missing)}")
     return found
 
 

@@ -45,6 +45,7 @@ def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray
 
 def freeze_loss(loss: TextLoss) -> dict[str, nn.Parameter]:
     """Freeze the parameters of the loss, and return them by name. A step of the ranker then does not change them."""
+    loss.warns = False  # this training run adapts the parameters
     learned = {name: value for name, value in loss.named_parameters() if value.requires_grad}
     for value in learned.values():
         value.requires_grad_(False)

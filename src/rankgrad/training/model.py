@@ -21,6 +21,7 @@ from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import (
     CONFIG,
     categories_of,
+    check_no_run,
     feature_names_of,
     read_config,
     read_metrics,
@@ -191,6 +192,7 @@ class Model(TrainedModel):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder with `config.json`, `model.safetensors`, `preprocessing.safetensors` and `metrics.json`."""
+        check_no_run(folder)
         self.save_config(Path(folder))
         self.save_weights(Path(folder))
         write_calibration(folder, self.calibration)

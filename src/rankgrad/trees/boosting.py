@@ -104,6 +104,10 @@ def boost(
     check_training_labels(data, loss_text(spec.loss), metric)
     functions = [callbacks] if callable(callbacks) else list(callbacks)
     for callback in functions:
+        library = str(getattr(callback, "__module__", "")).partition(".")[0]
+        if library in FRAMEWORK_CLASSES:
+            must = "be functions of one log row, a dict (for early stopping, use the setting patience)"
+            bad_type("callbacks", must, f"a callback of {library}")
         if not callable(callback):
             bad_type("callbacks", "be functions that take a log row", type(callback).__name__)
     with ExitStack() as stack:
@@ -158,6 +162,7 @@ class _BoostingRun:
         self.size = SEGMENT if self.segmented else spec.trees
         self.grown: GrownTrees = self.framework.start(init_model)
         self.before = 0 if init_model is None else init_model.rounds
+        self.missing_before = False if init_model is None else init_model.trained_missing
         self.history: list[dict[str, Any]] = []
         self.log: JsonLines | None = None
 
@@ -263,7 +268,13 @@ class _BoostingRun:
         )
         model.feature_names, model.categories = self.data.feature_names, self.data.categories
         model.zero_missing = spec.framework == "xgboost" and is_sparse(self.data.features)
+        model.trained_missing = model.zero_missing or _has_nan(self.data.features) or self.missing_before
         return model
+
+
+def _has_nan(features: Any) -> bool:
+    values = features.data if is_sparse(features) else features
+    return bool(np.isnan(values.min(initial=0)))  # the minimum is NaN if a value is NaN; it needs no copy of the values
 
 
 def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:

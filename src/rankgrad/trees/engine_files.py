@@ -47,28 +47,28 @@ def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str
 
 
 def has_missing_branch(forest: Forest) -> bool:
-    """Return True if at least one split has its own rule for missing values.
+    """Return True if the scores change if missing values are replaced by 0.
 
-    Without such a rule, LightGBM treats NaN as 0, and XGBoost sends NaN to the right. A model that was trained without
-    missing values has no such rules.
+    If the model was trained without missing values, return False.
 
     Args:
         forest: trees of a model.
     """
-    return any(_missing_splits(tree, forest.inclusive).any() for tree in forest.trees)
+    return forest.missing and _missing_splits(forest) > 0
 
 
-def _missing_splits(tree: Tree, inclusive: bool) -> NDArray[np.bool_]:
-    usual = _zero_left(tree) if inclusive else np.zeros(len(tree.left), dtype=np.bool_)
-    return (tree.left != -1) & (tree.missing_left != usual)
+def _missing_splits(forest: Forest) -> int:
+    """Return the number of splits that send a missing value and 0 to different sides."""
+    pairs = ((tree, _zero_left(tree, forest.inclusive)) for tree in forest.trees)
+    return sum(int(((tree.left != -1) & (tree.missing_left != zero_left)).sum()) for tree, zero_left in pairs)
 
 
-def _zero_left(tree: Tree) -> NDArray[np.bool_]:
-    return tree.threshold >= 0  # only for LightGBM, whose splits are x <= threshold
+def _zero_left(tree: Tree, inclusive: bool) -> NDArray[np.bool_]:
+    return tree.threshold >= 0 if inclusive else tree.threshold > 0
 
 
 def _check(forest: Forest, format: str) -> None:
-    odd = sum(int((tree.zero_missing & (tree.left != -1) & (tree.missing_left != _zero_left(tree))).sum())
+    odd = sum(int((tree.zero_missing & (tree.left != -1) & (tree.missing_left != _zero_left(tree, True))).sum())
               for tree in forest.trees)  # fmt: skip
     if odd:
         bad_value(
@@ -77,13 +77,11 @@ def _check(forest: Forest, format: str) -> None:
             f"{odd} splits that treat 0 as missing (zero_as_missing)",
         )
     if format == "ranklib" and has_missing_branch(forest):
-        count = sum(int(_missing_splits(tree, forest.inclusive).sum()) for tree in forest.trees)
         bad_value(
             "model",
-            "be trained without missing values for the format ranklib, which has no branch for them",
-            f"{count} splits with such a branch",
+            "be trained without missing values for the format ranklib, which reads a missing value as 0",
+            f"{_missing_splits(forest)} splits that send a missing value to another side",
         )
-
     if (levels := max(map(_levels, forest.trees), default=0)) > DEPTH:
         bad_value("model", f"have trees with at most {DEPTH} levels for the format {format}", f"{levels} levels")
 

@@ -40,13 +40,15 @@ def engine_scores(content: bytes, format: str, framework: str, names: list[str])
         names: names of the features, in the order of the columns.
     """
     places = {name: place for place, name in enumerate(names)}
-    scales = np.ones(len(names), dtype=np.float32)
+    # `zero`: the engine reads a missing value as 0.
+    scales, zero = np.ones(len(names), dtype=np.float32), format == "ranklib"
     if format == "ranklib":
         _, _, xml = content.decode().partition("\n\n")
         # The text was written by this process, so a parser without limits is safe.
         trees = [_from_ranklib(tree[0]) for tree in ElementTree.fromstring(xml)]
     elif format == "solr":
         made = json.loads(content)
+        zero = made["params"].get("isNullSameAsZero", True)
         for feature in made["features"]:
             if "norm" in feature:
                 scales[places[feature["name"]]] = np.float32(feature["norm"]["params"]["std"])
@@ -62,6 +64,8 @@ def engine_scores(content: bytes, format: str, framework: str, names: list[str])
 
     def score(rows: Rows) -> Rows:
         total = np.zeros(len(rows))
+        if zero:
+            rows = np.where(np.isnan(rows), np.float32(0), rows)
         with np.errstate(over="ignore"):
             scaled = rows / scales
         for tree in trees:

@@ -156,7 +156,7 @@ class TreeRanker(RowRanker):
             check_is_fitted(init_model)
             init_model = init_model.model_
         self.__dict__.pop("model_", None)
-        data, rows = self._lists(X, y, qid, group, reset=True)
+        data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
@@ -195,6 +195,7 @@ class TreeRanker(RowRanker):
 
     def _take(self, model: TreeModel) -> None:
         self.model_, self.history_, self.best_trees_ = model, model.history, model.metrics.get("trees")
+        self.categories_ = model.categories  # with `init_model`, these are not the categories of X
 
     def plan(self) -> TreeSpec:
         """Check the settings, and return them as a `TreeSpec`."""

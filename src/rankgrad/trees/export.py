@@ -80,11 +80,12 @@ def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
             "a model that treats 0 as a missing value",
         )
     names = engine_names(model)
-    forest = read_splits(model.content(), model.framework, format)
+    # A file of LightGBM contains the kind of missing values of each split, a file of XGBoost does not.
+    missing = model.framework == "lightgbm" or model.trained_missing is not False
+    forest = read_splits(model.content(), model.framework, format)._replace(missing=missing)
     content = engine_files.write_trees(forest, format, model.framework, names, path.stem)
     scores = engine_scores(content, format, model.framework, names)
-    thresholds, nan = _thresholds(forest, model.features), format not in ("ranklib", "solr")
-    nan |= format == "solr" and engine_files.has_missing_branch(forest)
+    thresholds, nan = _thresholds(forest, model.features), missing or format not in ("ranklib", "solr")
 
     def draw(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
         rows = _draw(thresholds, {})(shape, rng)

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import hash_of, write_bytes
 from rankgrad.data import Dataset
-from rankgrad.data.sparse_rows import dense, is_sparse
+from rankgrad.data.sparse_rows import canonical, dense, is_sparse
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import (
     CONFIG,
     categories_of,
+    check_no_run,
     feature_names_of,
     read_config,
     read_metrics,
@@ -46,6 +47,7 @@ class TreeModel(TrainedModel):
     metrics: dict[str, Any] = field(default_factory=dict)  # results of the training: trees, validation, test, loss
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree; empty after `load`
     zero_missing: bool = False  # True if 0 is a missing value; this is so if XGBoost trained on a sparse matrix
+    trained_missing: bool | None = None  # True if the training lists had missing values; None if this is unknown
 
     @property
     def takes_missing(self) -> bool:
@@ -75,9 +77,10 @@ class TreeModel(TrainedModel):
 
     def _rows(self, features: Any) -> Any:
         """Convert features to float32. If `zero_missing` is True, replace 0 by NaN."""
-        rows = (
-            features.astype(np.float32, copy=False) if is_sparse(features) else np.asarray(features, dtype=np.float32)
-        )
+        if is_sparse(features):
+            rows = canonical(features).astype(np.float32, copy=False)
+        else:
+            rows = np.asarray(features, dtype=np.float32)
         return np.where(rows == 0, np.float32(np.nan), rows) if self.zero_missing else rows
 
     @property
@@ -166,6 +169,7 @@ class TreeModel(TrainedModel):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder with the booster in the format of its framework, `config.json` and `metrics.json`."""
+        check_no_run(folder)
         folder = Path(folder)
         content, name = self.content(), FILES[self.framework]
         write_bytes(folder / name, content)
@@ -174,6 +178,7 @@ class TreeModel(TrainedModel):
         # A file in the format of the framework has no field for a hash. So the hash is in the configuration.
         about["files"] = {name: hash_of(content)}
         about |= {"zero_missing": True} if self.zero_missing else {}
+        about |= {} if self.trained_missing is None else {"trained_missing": self.trained_missing}
         write_config(folder, KIND, about, self.feature_names, self.categories)
         write_calibration(folder, self.calibration)
 
@@ -208,6 +213,8 @@ class TreeModel(TrainedModel):
         model.feature_names = feature_names_of(folder, features)
         model.categories = categories_of(folder, features)
         model.zero_missing = config.get("zero_missing") is True
+        trained_missing = config.get("trained_missing")
+        model.trained_missing = trained_missing if isinstance(trained_missing, bool) else None
         return model
 
 

@@ -46,6 +46,7 @@ class Forest(NamedTuple):
     inclusive: bool  # True: a value that equals the threshold goes left
     base: float  # constant part of a score
     categorical: tuple[CategorySplit, ...] = ()  # all categorical splits of all trees
+    missing: bool = True  # False: there were no missing values in training, so the rules for them have no meaning
 
 
 def read_splits(
@@ -81,16 +82,14 @@ class _CategoryReader:
             missing: value for a missing category: 0, 1 or NaN.
         """
         if feature not in self.counts:
-            bad_value("model", f"have only numerical splits {_only(self.format, 'splits')}", "categorical splits")
+            instead = "before training, replace a category by a number, such as its mean label, or remove the feature"
+            must = f"have only numerical splits for the format {self.format} ({instead})"
+            bad_value("model", must, f"a split of the categorical column {feature}")
         values = np.full(self.counts[feature] + 1, 1 - value_inside, dtype=np.float32)
         values[inside[inside < self.counts[feature]]] = value_inside
         values[-1] = missing
         self.splits.append(CategorySplit(feature, values))
         return self.features + len(self.splits) - 1
-
-
-def _only(format: str, parts: str) -> str:
-    return f"for the format {format} (model.txt or model.json in the folder of the model contains all {parts})"
 
 
 def _lightgbm(text: str, reader: _CategoryReader) -> Forest:
@@ -103,7 +102,10 @@ def _lightgbm(text: str, reader: _CategoryReader) -> Forest:
 def _lightgbm_tree(block: str, reader: _CategoryReader) -> Tree:
     lines = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
     if int(lines.get("is_linear", "0")):
-        bad_value("model", f"have only constant leaves {_only(reader.format, 'leaves')}", "linear leaves (linear_tree)")
+        must = (
+            f"have only constant leaves for the format {reader.format} (model.txt in the folder of the model has them)"
+        )
+        bad_value("model", must, "linear leaves (linear_tree)")
     leaves = int(lines["num_leaves"])
 
     def splits(name: str) -> NDArray[np.float64]:

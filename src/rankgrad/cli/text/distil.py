@@ -1,4 +1,4 @@
-"""`rankgrad text distil`: trains a text ranker on the scores of a teacher, or on its order of the documents."""
+"""`rankgrad text distil`: trains a text ranker on the scores of a teacher, or on the teacher's order of documents."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,15 +21,17 @@ def distil(
     encoder: Annotated[
         str | None, typer.Option(help="Folder or name of the student's encoder.", show_default=False)
     ] = None,
-    standardise: Annotated[str | None, typer.Option(help="Scaling of scores: zscore, minmax (none).")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Divisor of the teacher's scores (1).")] = None,
+    standardise: Annotated[str | None, typer.Option(help="Scaling: zscore or minmax (default: none).")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Divisor of teacher scores (default: 1).")] = None,
     fuse: Annotated[
         bool, typer.Option("--fuse", help="Add the scores of the candidate run to the teacher's scores.")
     ] = False,
-    run: Annotated[Path | None, typer.Option(help="Candidate run (run of teacher, or BM25).")] = None,
-    depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
+    run: Annotated[Path | None, typer.Option(help="Candidates (default: teacher run, or BM25).")] = None,
+    depth: Annotated[int | None, typer.Option(help="Candidates per query (default: 100).")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
-    holdout: Annotated[float | None, typer.Option(help="Validation share without --fold (0.2).", hidden=True)] = None,
+    holdout: Annotated[
+        float | None, typer.Option(help="Validation share without --fold (default: 0.2).", hidden=True)
+    ] = None,
     pseudo: Annotated[bool, typer.Option("--pseudo", help="Use parts of documents as queries.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
@@ -41,7 +43,7 @@ def distil(
     qrels: Annotated[
         Path | None, typer.Option(help="File of labels (default: those of the index).", hidden=True)
     ] = None,
-    folds: Annotated[int | None, typer.Option(help="Number of folds (5).", hidden=True)] = None,
+    folds: Annotated[int | None, typer.Option(help="Number of folds (default: 5).", hidden=True)] = None,
 ) -> None:
     """Train a text ranker on the scores of a teacher; labels are used in validation.
 

@@ -26,10 +26,10 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Measure runs as trec_eval does, and compare each with the first run: paired t-test, Holm's correction.
+    """Measure runs as trec_eval does, and compare each run with the first: paired t-test, Holm's correction.
 
-    All queries with labels are measured; a query without results in a run has value 0. A text ranker re-ranks the run
-    of its training.
+    All queries with labels are measured; a query without results in a run has value 0. A text ranker re-ranks the
+    same run as in its training.
 
     Example: `rankgrad text evaluate INDEX bm25.txt reranked.txt --fold 1`
     """
@@ -39,13 +39,15 @@ def evaluate(
     from rankgrad.cli.terminal_text import shown
     from rankgrad.cli.text.first_stage import queries_of_fold
     from rankgrad.cli.text.index_folder import IndexFolder
-    from rankgrad.cli.text.run_comparison import compare_runs, print_comparison
+    from rankgrad.cli.text.run_comparison import compare_text_runs, print_comparison
     from rankgrad.errors import bad_value
     from rankgrad.metrics.evaluate import named
 
     def fits() -> None:
         if len(set(runs)) != len(runs):
-            bad_value("runs", "differ", f"{next(each for each in runs if runs.count(each) > 1)} more than once")
+            bad_value(
+                "runs", "be different runs", f"{next(each for each in runs if runs.count(each) > 1)} more than once"
+            )
 
     together(fits, lambda: named(metric), lambda: IndexFolder.open(index), lambda: check_device(device))
     folder = IndexFolder.open(index)
@@ -62,9 +64,9 @@ def evaluate(
         found = {name: _run(name, folder, queries, measured, device) for name in runs}
     for name, run in found.items():
         if not run.keys() & judged.keys():
-            got = f"queries such as {next(iter(run), '')!r}: the run may be of another collection"
-            bad_value(name, "contain a query with labels", got)
-    result = compare_runs(found, judged, metric, bootstrap, seed)
+            must = "contain a query with labels (the run may be of another collection)"
+            bad_value(name, must, f"queries such as {next(iter(run), '')!r}")
+    result = compare_text_runs(found, judged, metric, bootstrap, seed)
     if as_json:
         print_json(result.to_dict(values=each))
         return
@@ -77,7 +79,7 @@ def evaluate(
 
 
 def _run(name: str, folder: "IndexFolder", queries: Path | None, measured: dict[str, str], device: str) -> "Run":
-    """Return a run from a file, or the run of a text ranker."""
+    """Return a run to evaluate: from a TREC run file, or from a text ranker."""
     from rankgrad.cli.text.text_models import is_model
     from rankgrad.errors import bad_value
     from rankgrad.metrics import read_run
@@ -90,7 +92,7 @@ def _run(name: str, folder: "IndexFolder", queries: Path | None, measured: dict[
 
 
 def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured: dict[str, str], device: str) -> "Run":
-    """Return the run of a text ranker. It re-ranks the TREC run of its training, or the best documents of BM25."""
+    """Return the run of a text ranker to evaluate. The ranker re-ranks the run of its training, or the run of BM25."""
     import numpy as np
 
     from rankgrad.cli.text.first_stage import DEPTH, first_stage

@@ -26,7 +26,7 @@ def first_stage(folder: "IndexFolder", collection: "Collection", run: Path | Non
 
 
 def fused(runs: "Sequence[Run]", depth: int) -> "Run":
-    """Return the sum of the standardised scores of runs (z-scores per query), with `depth` documents per query."""
+    """Return one run with the sums of the z-scores of several runs, and at most `depth` documents per query."""
     from rankgrad.text import fuse
 
     return {query: dict([*scores.items()][:depth]) for query, scores in fuse(runs).items()}

@@ -18,31 +18,35 @@ def index(
     qrels: Annotated[
         Path | None, typer.Option(help="File with the labels, if the collection does not contain them.")
     ] = None,
-    topic: Annotated[str, typer.Option(help="Query field of TREC topics (title).", show_default=False)] = "title",
+    topic: Annotated[str, typer.Option(help="TREC topic field (default: title).", show_default=False)] = "title",
     column: Annotated[
         list[str] | None,
         typer.Option(help="Table column, as documents.text=body.", metavar="<str>"),
     ] = None,
-    encoding: Annotated[str, typer.Option(help="Encoding of text files (utf-8).", show_default=False)] = "utf-8",
+    encoding: Annotated[str, typer.Option(help="Encoding of texts (default: utf-8).", show_default=False)] = "utf-8",
     similar: Annotated[
         str,
-        typer.Option(help="Documents with code -1 in Cranfield: relevant or exclude (exclude).", show_default=False),
+        typer.Option(help="Documents with code -1 in Cranfield: relevant or exclude (default).", show_default=False),
     ] = "exclude",
     name: Annotated[str | None, typer.Option(help="Name of the collection.")] = None,
     copy: Annotated[bool, typer.Option(help="Copy the collection into --out.")] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the index in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     k1: Annotated[
-        float, typer.Option(help="Saturation of repeated words (1.2).", show_default=False, rich_help_panel=PANEL)
+        float,
+        typer.Option(help="Saturation of repeated words (default: 1.2).", show_default=False, rich_help_panel=PANEL),
     ] = 1.2,
     b: Annotated[
-        float, typer.Option(help="Normalisation by length, 0 to 1 (0.75).", show_default=False, rich_help_panel=PANEL)
+        float,
+        typer.Option(
+            help="Normalisation by length, 0 to 1 (default: 0.75).", show_default=False, rich_help_panel=PANEL
+        ),
     ] = 0.75,
     stopwords: Annotated[
-        str, typer.Option(help="Language code, or none (en).", show_default=False, rich_help_panel=PANEL)
+        str, typer.Option(help="Language code, or none (default: en).", show_default=False, rich_help_panel=PANEL)
     ] = "en",
     stemmer: Annotated[
-        str, typer.Option(help="plural or none (plural).", show_default=False, rich_help_panel=PANEL)
+        str, typer.Option(help="plural or none (default: plural).", show_default=False, rich_help_panel=PANEL)
     ] = "plural",
 ) -> None:
     """Index a collection of text with BM25. The other text commands need only this index.
@@ -91,7 +95,7 @@ def index(
 
 
 def _columns(given: Sequence[str]) -> dict[str, dict[str, str]] | None:
-    """Return the columns of tables, from options such as `documents.text=body`."""
+    """Return the table columns of a collection, from options such as `--column documents.text=body`."""
     from rankgrad.errors import bad_value
 
     columns: dict[str, dict[str, str]] = {}

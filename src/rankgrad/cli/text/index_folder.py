@@ -20,14 +20,14 @@ REMOTE = "ir_datasets:"  # prefix of a collection that is not a path
 
 @dataclass(frozen=True)
 class IndexFolder:
-    """A complete index folder."""
+    """A complete folder of `rankgrad text index`."""
 
     path: Path
     about: dict[str, Any]  # content of `index.json`
 
     @staticmethod
     def open(path: Path) -> "IndexFolder":
-        """Return the index in a folder; an incomplete folder is an error."""
+        """Open an index folder; an incomplete folder is an error."""
         from rankgrad.errors import bad_value
 
         about = _about(path)
@@ -36,18 +36,18 @@ class IndexFolder:
         if about.get("version") != VERSION:
             bad_value(str(path / ABOUT), f"have the version {VERSION}", about.get("version"))
         if about.get("complete") is not True:
-            again = f"`rankgrad text index ... --out {path} --overwrite` writes the index again"
-            bad_value(str(path), "be a complete index", f"an incomplete index: {again}")
+            again = f"run `rankgrad text index ... --out {path} --overwrite`"
+            bad_value(str(path), f"be a complete index ({again})", "an incomplete index")
         return IndexFolder(path, about)
 
     def bm25(self) -> "BM25Index":
-        """Return the BM25 index."""
+        """Return the BM25 index in the index folder."""
         from rankgrad.text import BM25Index
 
         return BM25Index.load(self.path / BM25)
 
     def collection(self, queries: Path | None = None, qrels: Path | None = None) -> "Collection":
-        """Return the collection. Warnings that `rankgrad text index` already printed are not repeated.
+        """Return the collection of the index. Warnings that `rankgrad text index` already printed are not repeated.
 
         Args:
             queries: file of other queries. The labels and excluded documents of the index are then not used.
@@ -73,12 +73,12 @@ class IndexFolder:
                 warnings.warn(str(warning.message), stacklevel=2)
         found = without_spaces(found)
         if found.documents.content_hash != self.about["content"]:
-            got = f"other documents: `rankgrad text index ... --out {self.path} --overwrite` indexes these documents"
-            bad_value(str(source), "have the documents that were indexed", got)
+            again = f"for other documents, run `rankgrad text index ... --out {self.path} --overwrite`"
+            bad_value(str(source), f"have the documents that were indexed ({again})", "other documents")
         return found
 
     def with_queries(self, queries: Path | None, qrels: Path | None = None) -> "Collection":
-        """Return the collection; a collection without queries is an error."""
+        """Return the collection of the index; a collection without queries is an error."""
         from rankgrad.errors import bad_value
 
         found = self.collection(queries, qrels)
@@ -87,7 +87,7 @@ class IndexFolder:
         return found
 
     def labels(self, queries: Path | None, qrels: Path | None) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
-        """Return the qrels, and the text of each query by id. Documents are read only if necessary."""
+        """Return the qrels of the index, and the text of each query by id. Documents are read only if necessary."""
         from rankgrad.metrics import read_qrels
 
         copy = self.path / COPY
@@ -148,7 +148,7 @@ def check_out(out: Path, source: str, overwrite: bool) -> None:
     if about is None and out.is_dir() and any(path.name != ".lock" for path in out.iterdir()):
         bad_value("out", "be a new folder, or an index", f"{out}, which contains other files")
     if about is not None and about.get("complete") and not overwrite:
-        bad_value("out", "be a new folder", f"{out}, which contains an index: add --overwrite")
+        bad_value("out", "be a new folder (or add --overwrite)", f"{out}, which contains an index")
 
 
 def without_spaces(collection: "Collection") -> "Collection":
@@ -176,19 +176,19 @@ def without_spaces(collection: "Collection") -> "Collection":
 
 
 def fingerprint(ids: "Iterable[str]") -> str:
-    """Return a hash of ids in their order."""
+    """Return a hash of ids of documents, or of other texts; the hash depends on their order."""
     from rankgrad.atomic_files import hash_of
 
     return hash_of("\n".join(ids).encode("utf-8", "surrogatepass"))[:16]
 
 
 def absolute(path: str | os.PathLike[str] | None) -> str | None:
-    """Return the absolute path of a file, which is valid in every working directory."""
+    """Return the absolute path of an index, collection or other file, valid in every working directory."""
     return None if path is None else str(path) if str(path).startswith(REMOTE) else os.path.abspath(path)
 
 
 def size_of(folder: Path) -> int:
-    """Return the number of bytes of all files in a folder."""
+    """Return the number of bytes of all files in an index folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 

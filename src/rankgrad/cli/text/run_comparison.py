@@ -26,7 +26,7 @@ class RunTest:
 
 
 @dataclass(frozen=True)
-class RunComparison:
+class TextRunComparison:
     """Metrics of several runs on the same queries."""
 
     results: dict[str, "Evaluation"]
@@ -41,10 +41,10 @@ class RunComparison:
         return {"queries": self.queries, "runs": runs, "tests": [asdict(test) for test in self.tests]}
 
 
-def compare_runs(
+def compare_text_runs(
     runs: Mapping[str, "Run"], qrels: "Qrels", metrics: Sequence[str], bootstrap: int = 1000, seed: int = 0
-) -> RunComparison:
-    """Measure runs on all queries of the qrels. If a run does not contain a query, the value of the query is 0."""
+) -> TextRunComparison:
+    """Measure and compare runs on all queries of the qrels. If a run does not contain a query, the value is 0."""
     from rankgrad.experiments import statistics
     from rankgrad.metrics import measure_run
 
@@ -60,10 +60,10 @@ def compare_runs(
             apart = statistics.differences(results[name].values[metric], base)
             interval = statistics.bootstrap(apart, rounds=max(1, bootstrap), seed=seed)
             tests.append(RunTest(name, metric, each.difference, interval, each.p, holm))
-    return RunComparison(results, tuple(tests), results[first].lists)
+    return TextRunComparison(results, tuple(tests), results[first].lists)
 
 
-def print_comparison(found: RunComparison, console: "Console | None" = None) -> None:
+def print_comparison(found: TextRunComparison, console: "Console | None" = None) -> None:
     """Print the metrics of one run with intervals, or of several runs with their tests."""
     from rankgrad.cli.terminal_tables import print_metrics, print_names
 

@@ -19,9 +19,10 @@ def partial_file(out: Path) -> Path:
 
 
 def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None) -> "NDArray[Any]":
-    """Return one score per document. After writing `out`, the caller must remove `partial_file(out)`.
+    """Score the lists of a text data set in blocks, and return one score per document.
 
-    A bi-encoder encodes each text once. Therefore, an interrupted command with a bi-encoder starts from the beginning.
+    After writing `out`, the caller must remove `partial_file(out)`. A bi-encoder encodes each text once. Therefore, an
+    interrupted command with a bi-encoder starts from the beginning.
 
     Args:
         model: text ranker.

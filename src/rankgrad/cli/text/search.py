@@ -79,7 +79,7 @@ def search(
 def _search(
     folder: "IndexFolder", collection: "Collection", k: int, encoder: str | None, fuse: bool, keep: bool, device: str
 ) -> "tuple[Run, str]":
-    """Return the run, and the name of the search."""
+    """Search an index, and return the run and the name of the search: bm25, embeddings or fused."""
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.text.first_stage import fused
     from rankgrad.cli.text.text_models import embeddings_of, load_bi_encoder
@@ -108,7 +108,7 @@ def _print_hits(collection: "Collection", hits: dict[str, float]) -> None:
 
     documents, query = collection.documents, collection.queries.texts[0]
     if not hits:
-        messages().print("no document has a word of the query")
+        messages().print("no document contains a word of the query")
         return
     rows = [
         (document, f"{score:.3f}", snippet(documents.full(documents.numbers[document]), query))
@@ -118,7 +118,7 @@ def _print_hits(collection: "Collection", hits: dict[str, float]) -> None:
 
 
 def snippet(text: str, query: str, length: int = SNIPPET) -> str:
-    """Return a part of a text. The part begins shortly before the first long word of the query.
+    """Return a part of a found document. The part begins shortly before the first long word of the query.
 
     Example:
         >>> snippet("A study of flow over a wing in a slipstream.", "the wing", length=20)

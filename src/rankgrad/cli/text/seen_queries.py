@@ -19,7 +19,7 @@ def warn_if_seen(models: Iterable[str | Path | None], measured: Mapping[str, str
         try:
             seen = measured.items() & _seen_by(lists).items()
         except (OSError, ValueError):
-            text = f"the training queries of {folder} are unknown: its files or the index {lists.index} cannot be read"
+            text = f"the training queries of {folder} are unknown: this run or the index {lists.index} cannot be read"
             warnings.warn(text, stacklevel=2)
             continue
         if seen:
@@ -52,7 +52,7 @@ def _all_runs(models: Iterable[str | Path | None]) -> dict[Path, TextLists]:
 
 
 def _seen_by(lists: TextLists) -> dict[str, str]:
-    """Return the text of each query in the training and validation lists of a run, by id.
+    """Return the text of each query in the training and validation lists of a text run, by id.
 
     Without a teacher, only queries with labels count. A run with pseudo queries uses real queries only for validation.
     """

@@ -38,7 +38,7 @@ _HELP = {
     "passages": ("Long documents: first passage, mean of the passages, or best passage", "first", TEXT),
     "max_document": ("Maximum number of tokens of a split document", "none", _INT),
     "chunk": ("Number of inputs that the encoder reads at once; more inputs need more memory", "64", _INT),
-    "checkpointing": ("true: compute activations twice, which saves memory", "False", "<bool>"),
+    "checkpointing": ("true to compute activations twice, which saves memory", "False", "<bool>"),
     "patience": ("Maximum epochs without improvement", "none", _INT),
     "precision": ("Precision: fp32 or bf16", "fp32", TEXT),
 }

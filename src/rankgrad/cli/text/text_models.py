@@ -30,7 +30,7 @@ def is_model(name: str | Path) -> bool:
 
 
 def check_exists(option: str, name: str) -> None:
-    """Raise an error if a name is probably a wrong local path: its parent folder exists, but the path does not."""
+    """Raise an error if the name of a model is probably a wrong path: only the parent folder of the path exists."""
     from rankgrad.errors import bad_value
     from rankgrad.text.encoder_files import STATIC
 
@@ -80,13 +80,13 @@ def load_bi_encoder(name: str, device: str) -> "BiEncoderRanker":
 
 
 def embeddings_of(folder: "IndexFolder", collection: "Collection", ranker: "BiEncoderRanker", keep: bool) -> Any:
-    """Return the embeddings of all documents, `(documents, width)`. Read the file in the index folder, if it exists.
+    """Return the embeddings of all documents, `(documents, width)`, from the index folder if they are saved there.
 
     Args:
         folder: index folder.
         collection: collection of the folder.
         ranker: bi-encoder.
-        keep: True to write this file, if it does not exist.
+        keep: True to write the embeddings to the index folder, if the folder does not contain them.
     """
     import numpy as np
 

@@ -16,8 +16,8 @@ def train(
     encoder: Annotated[
         str | None, typer.Option(help="Folder or Hugging Face name of the encoder.", show_default=False)
     ] = None,
-    run: Annotated[Path | None, typer.Option(help="TREC run with the candidates (BM25).")] = None,
-    depth: Annotated[int | None, typer.Option(help="Number of candidates per query (100).")] = None,
+    run: Annotated[Path | None, typer.Option(help="TREC run with candidates (default: BM25).")] = None,
+    depth: Annotated[int | None, typer.Option(help="Candidates per query (default: 100).")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
     holdout: Annotated[float | None, typer.Option(help="Validation share without --fold (0.2).")] = None,
     pseudo: Annotated[bool, typer.Option("--pseudo", help="Use parts of documents as queries.")] = False,
@@ -31,12 +31,12 @@ def train(
     qrels: Annotated[
         Path | None, typer.Option(help="File of labels (default: those of the index).", hidden=True)
     ] = None,
-    folds: Annotated[int | None, typer.Option(help="Number of folds (5).", hidden=True)] = None,
+    folds: Annotated[int | None, typer.Option(help="Number of folds (default: 5).", hidden=True)] = None,
     add_relevant: Annotated[
         bool | None,
         typer.Option(
             "--add-relevant/--no-add-relevant",
-            help="Add relevant documents that are not in the run to the training lists (yes).",
+            help="Add relevant documents that are not in the run to the training lists (default: yes).",
             hidden=True,
             show_default=False,
         ),

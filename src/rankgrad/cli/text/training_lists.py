@@ -49,14 +49,14 @@ class TextLists:
     fuse: bool = False  # distillation: True to add the z-scores of the candidate run and of the teacher
 
     def keep(self, folder: Path) -> None:
-        """Record the options in the folder of a run."""
+        """Record the options of the lists in the folder of a text run."""
         from rankgrad.atomic_files import write_json
 
         write_json(folder / KEPT, asdict(self), seal=True)
 
     @staticmethod
     def kept(folder: Path) -> "TextLists":
-        """Return the recorded options of a run."""
+        """Return the options of the lists that a text run recorded."""
         from rankgrad.atomic_files import read_json
         from rankgrad.errors import bad_value
 
@@ -67,11 +67,11 @@ class TextLists:
         names = {field.name for field in fields(TextLists)}
         for name, value in record.items():
             if name not in names or not isinstance(value, _KINDS.get(name, str | None)):
-                bad_value(str(path), "contain the options of a text run", f"{name} = {value!r}"[:80])
+                bad_value(str(path), "contain the options of a text run", f"the option {name} = {value!r}"[:80])
         return TextLists(**record)
 
     def check(self) -> None:
-        """Raise one error with all problems; the collection is not read."""
+        """Check the options of the lists: raise one error with all problems. The collection is not read."""
         from rankgrad.cli.argument_checks import together
         from rankgrad.cli.text.index_folder import IndexFolder
         from rankgrad.data.splitting import check_share
@@ -102,7 +102,7 @@ class TextLists:
         together(numbers, teacher, files, lambda: IndexFolder.open(Path(self.index)))
 
     def read(self) -> "ListParts":
-        """Return the lists with the labels of the index, without labels of a teacher."""
+        """Read the lists of the text run, with the labels of the index. Labels of a teacher are not included."""
         from rankgrad.cli.text.index_folder import IndexFolder
         from rankgrad.errors import bad_value
         from rankgrad.text import candidate_lists
@@ -131,14 +131,14 @@ class TextLists:
         return self._pseudo(collection, parts) if self.pseudo else parts
 
     def named_parts(self) -> tuple[str, dict[str, "Dataset"], list[str]]:
-        """Return the name of the collection, the lists by name, and an empty list of warnings."""
+        """Return for `rankgrad report`: name of the collection, lists by part, and an empty list of warnings."""
         parts = self.read()
         known = {"train": parts.train, "validation": parts.validation, "test": parts.test}
         name = parts.collection.name + ("" if self.fold is None else f", fold {self.fold}")
         return name, {part: data for part, data in known.items() if data is not None}, []
 
     def _divided(self, parts: "ListParts", whole: "Dataset") -> "ListParts":
-        """Return the parts with the lists of the fold; without a fold, hold out validation lists."""
+        """Return the parts of a text run with the lists of the fold. Without a fold, hold out validation lists."""
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out
         from rankgrad.text import folds
@@ -157,7 +157,7 @@ class TextLists:
         return 0.0 if self.teacher is not None and not (train.labels > 0).any() else self.holdout
 
     def _pseudo(self, collection: "Collection", parts: "ListParts") -> "ListParts":
-        """Return the parts with lists of pseudo queries for training; without a fold, hold out some for validation."""
+        """Return the parts with lists of pseudo queries for training. Without a fold, hold out validation lists."""
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out
         from rankgrad.text import pseudo_lists
@@ -170,7 +170,7 @@ class TextLists:
         return replace(parts, train=split.train, validation=split.validation)
 
     def _order(self) -> "Run | None":
-        """Return the order of documents as a run; None if the teacher is not an order."""
+        """Return the teacher's order of documents as a run; None if the teacher is not an order."""
         if self.teacher is None or teacher_kind(self.teacher) != "order":
             return None
         order = read_order(Path(self.teacher))
@@ -179,7 +179,7 @@ class TextLists:
 
 @dataclass(frozen=True)
 class ListParts:
-    """The lists of a text run."""
+    """The collection, the candidate run and the lists of a text run."""
 
     collection: "Collection"
     run: "Run | None" = None  # candidate run of all queries
@@ -189,7 +189,7 @@ class ListParts:
 
 
 def _judged(data: "Dataset | None") -> "Dataset | None":
-    """Return the lists of queries with labels, because a ranker cannot be measured on other lists."""
+    """Return the validation lists whose queries have labels. A ranker cannot be measured on other lists."""
     import numpy as np
 
     if data is None or data.texts is None:
@@ -199,7 +199,7 @@ def _judged(data: "Dataset | None") -> "Dataset | None":
 
 
 def _same_queries(data: "Dataset", chosen: "Dataset") -> "Dataset":
-    """Return the lists of `data` whose queries are in `chosen`."""
+    """Return the lists of the text data set `data` whose queries are in `chosen`."""
     import numpy as np
 
     wanted = set(chosen.qids.tolist())

@@ -32,7 +32,7 @@ def train_text_ranker(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Train a text ranker and print the result.
+    """Run `rankgrad text train` or `distil`: train a text ranker and print the result.
 
     Args:
         command: `train` or `distil`.
@@ -85,7 +85,7 @@ def _nothing(lists: TextLists, out: Path, where: str) -> str:
 
 
 def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
-    """Return the options of the lists; a resumed run uses the options that its folder records."""
+    """Return the options of the lists of a text run. To resume a run, return the options that its folder records."""
     from rankgrad.cli.text.index_folder import absolute
     from rankgrad.errors import bad_value
 
@@ -109,7 +109,7 @@ def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
 
 
 def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resumed: Path | None) -> dict[str, Any]:
-    """Return the given settings, and the recorded settings of a resumed run or of the network of `--init-model`."""
+    """Return the settings of a text run: recorded settings of the resumed run or initial model, and given settings."""
     from rankgrad.cli.text.text_models import encoder_of, is_model
     from rankgrad.cli.train import kept_settings
     from rankgrad.errors import bad_value
@@ -128,8 +128,8 @@ def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resu
                 "init_model", "be the folder of a text ranker", f"{lists.init_model}, a ranker that uses features"
             )
         if given.get("model", known["model"]) != known["model"]:
-            got = f"a {known['model']}; --encoder {lists.init_model} uses only the encoder of this model"
-            bad_value("init_model", f"be a {given['model']}", got)
+            other = f"--encoder {lists.init_model} uses only the encoder of this model"
+            bad_value("init_model", f"be a {given['model']} ({other})", f"a {known['model']}")
         start = {name: known[name] for name in _OF_NETWORK if name in known}
         start["encoder"] = encoder_of(lists.init_model)
     if encoder is None and "encoder" not in start:
@@ -193,7 +193,7 @@ def _run(
 
 
 def _teacher(lists: TextLists, device: str) -> "TextModel | None":
-    """Return the teacher, if it is a model."""
+    """Load the teacher of the training, if the teacher is a text ranker; otherwise return None."""
     from rankgrad.cli.text.text_models import load_text_model
 
     if lists.teacher is None or teacher_kind(lists.teacher) != "model":
@@ -234,8 +234,8 @@ def _report(
     settings: dict[str, Any],
     out: Path,
 ) -> dict[str, Any]:
-    """Print the result of the training, measure the test queries of a fold, and return the result for `--json`."""
-    from rankgrad.cli.text.run_comparison import METRICS, compare_runs, print_comparison
+    """Print the result of a text run, measure the test queries of a fold, and return the result for `--json`."""
+    from rankgrad.cli.text.run_comparison import METRICS, compare_text_runs, print_comparison
     from rankgrad.metrics import write_run
     from rankgrad.models.folder import write_metrics
 
@@ -250,7 +250,7 @@ def _report(
     if parts.test is not None and parts.collection.qrels:
         runs, qrels = _test_runs(model, lists, parts, str(settings["model"]))
         write_run(out / TEST_RUN, runs[str(settings["model"])], str(settings["model"]))
-        result = compare_runs(runs, qrels, METRICS)
+        result = compare_text_runs(runs, qrels, METRICS)
         write_metrics(out, {**model.metrics, "test": result.results[str(settings["model"])].means})
         console.print(f"\non {len(qrels):,} test queries of fold {lists.fold}:", markup=False)
         print_comparison(result, console)

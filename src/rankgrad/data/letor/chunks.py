@@ -25,7 +25,7 @@ def stream_letor(
     path: str | os.PathLike[str],
     features: int,
     *,
-    missing: float | Literal["error"] = "error",
+    missing: float | Literal["error", "nan"] = "error",
     docids: bool = True,
     documents: int = 16_384,
     sparse: bool = False,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rankgrad.data.tables.errors import FILL_ADVICE
+
 LONGEST_ID = 255  # maximum length of a query or document id: ids are stored in arrays of fixed width
 SHAPE = "`label qid:ID feature:value ...`"
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -151,7 +153,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if kind != "a number" and not limits.missing:
         return (
             f"value {_show(value)} of feature {feature} is {kind}",
-            "a finite number (or set missing= to a number that replaces such values)",
+            f"a finite number {FILL_ADVICE}",
         )
     return None
 

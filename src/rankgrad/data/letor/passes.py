@@ -59,8 +59,10 @@ def fill_value(missing: float | str) -> float | None:
     """Return the number that replaces missing values, or None if they are an error."""
     if missing == "error":
         return None
+    if missing == "nan":
+        return math.nan
     if isinstance(missing, str | bool) or not hasattr(missing, "__float__"):
-        bad_value("missing", "be 'error' or a number that replaces missing values", repr(missing))
+        bad_value("missing", "be 'error', 'nan' or a number that replaces missing values", repr(missing))
     if math.isinf(float(missing)):
         bad_value("missing", "be finite or NaN", missing)
     return float(missing)

@@ -23,7 +23,7 @@ def read_letor(
     *,
     features: int | None = None,
     regroup: bool = False,
-    missing: float | Literal["error"] = "error",
+    missing: float | Literal["error", "nan"] = "error",
     docids: bool = True,
     sparse: bool = False,
     cache: _PathLike | None = None,

@@ -48,7 +48,10 @@ def choose_columns(
             warnings.warn(f"{table.path} has columns that the model does not use: {some(unknown)}", stacklevel=3)
     elif columns.features is None:
         if text:
-            warnings.warn(f"{table.path}: columns without numbers are not features: {some(text)}", stacklevel=3)
+            warnings.warn(
+                f"{table.path}: columns without numbers are not features: {some(text)} (to use them, set categorical=)",
+                stacklevel=3,
+            )
         usual = {name for names in USUAL.values() for name in names}
         if doubtful := [name for name in chosen.features if name.lower() in usual]:
             warnings.warn(f"{table.path}: {some(doubtful)} will be a feature; is it a label or an id?", stacklevel=3)

@@ -165,5 +165,6 @@ def _matching(role: str, patterns: Sequence[str], columns: Iterable[str]) -> lis
 def _of_model(model: Sequence[str], columns: Iterable[str]) -> list[str]:
     names = set(columns)
     if missing := [name for name in model if name not in names]:
-        bad_value("features", f"be the {len(model)} features of the model", f"no column {some(missing)}")
+        got = f"no column {some(missing)}, but the columns {some(list(columns))}"
+        bad_value("the table", f"have the {len(model)} features of the model as columns", got)
     return list(model)

@@ -16,6 +16,10 @@ class TableError(ValueError):
         super().__init__(f"{path}:{where} {wrong}; expected {expected}")
 
 
+# End of the error about a value that is not finite. The command line replaces it by its own advice.
+FILL_ADVICE = "(or set missing= to a number that replaces such values, or to 'nan' to keep them as NaN)"
+
+
 def some(names: Sequence[Any]) -> str:
     """Return the first five names as text, followed by the number of the other names."""
     shown = ", ".join(map(repr, names[:5]))

@@ -110,6 +110,8 @@ class TableFile(ABC):
         # Columns whose type is categorical. Their values are texts or numbers in a dictionary.
         self.typed: list[str] = [field.name for field in schema if _is_dictionary(field.type)]
         self.categories: dict[str, tuple[str, ...]] = {}  # categories of the columns that are read as categories
+        # For each block of a categorical column: name, number of values that are not in `categories`, number of values.
+        self.unknown: list[tuple[str, int, int]] = []
 
     @property
     def bytes(self) -> int:

@@ -1,6 +1,7 @@
 """Read a table as a data set. The first pass reads labels and query ids, and the second pass reads the features."""
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import cache as caches
-from rankgrad.data.categories import encode
+from rankgrad.data.categories import encode_distinct, warn_unknown
 from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.data.letor.passes import fill_value, in_memory
 from rankgrad.data.list_chunks import ChunkRows, complete_lists
@@ -20,7 +21,7 @@ from rankgrad.data.query_groups import QueryRuns, regroup_runs
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.tables.column_checks import as_dictionary, choose_columns
 from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns
-from rankgrad.data.tables.errors import TableError, some
+from rankgrad.data.tables.errors import FILL_ADVICE, TableError, some
 from rankgrad.data.tables.files import TableFile, open_table
 from rankgrad.errors import bad_value
 
@@ -38,7 +39,7 @@ def read_table(
     weight: str | None = None,
     categorical: Sequence[str] = (),
     regroup: bool = False,
-    missing: float | Literal["error"] = "error",
+    missing: float | Literal["error", "nan"] = "error",
     cache: str | os.PathLike[str] | None = None,
     format: str | None = None,
 ) -> Dataset:
@@ -61,8 +62,8 @@ def read_table(
             `rankgrad.data.categories`. Columns of a categorical type are always categorical.
         regroup: True to group the rows by query; queries are then in the order of their first rows. With False, a query
             whose rows are not consecutive is an error. `Dataset.in_row_order` restores the order of the file.
-        missing: number that replaces nulls, NaN, infinities and values too large for float32; with "error", these
-            values are an error.
+        missing: number that replaces nulls, NaN, infinities and values too large for float32; with "nan", these values
+            become NaN, and with "error", they are an error.
         cache: folder for a cache of the arrays. Later calls with the same file and options map these arrays.
         format: `csv`, `tsv`, `jsonl`, `parquet` or `arrow`; with None, the ending of the name determines the format.
 
@@ -86,7 +87,7 @@ def read_columns(
     model: Sequence[str] | None = None,
     categories: Mapping[str, tuple[str, ...]] | None = None,
     regroup: bool = False,
-    missing: float | Literal["error"] = "error",
+    missing: float | Literal["error", "nan"] = "error",
     cache: str | os.PathLike[str] | None = None,
     format: str | None = None,
     verify: bool = False,
@@ -118,6 +119,8 @@ def read_columns(
         data = Dataset(**arrays, name=name, feature_names=chosen.features, categories=_by_column(table, chosen))
     else:
         options = {**asdict(chosen), "regroup": regroup, "missing": fill, "table": table.format}
+        if fill is not None and math.isnan(fill):
+            options["missing"] = "nan"  # NaN is not JSON, and not equal to itself
         del options["unused"], options["categorical"]
 
         def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, Sequence[str]]:
@@ -138,7 +141,7 @@ def stream_table(
     features: int | None = None,
     model: Sequence[str] | None = None,
     categories: Mapping[str, tuple[str, ...]] | None = None,
-    missing: float | Literal["error"] = "error",
+    missing: float | Literal["error", "nan"] = "error",
     documents: int = 16_384,
     format: str | None = None,
     progress: Callable[[int], object] | None = None,
@@ -183,6 +186,7 @@ def stream_table(
     for part in complete_lists(rows(), documents, table.path.name):
         yield part if known is None else replace(part, categories=known)
     runs.check()
+    _warn_unknown(table)
 
 
 def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -278,6 +282,7 @@ def _read(
         filled = blocks.move(arrays["features"], place)
     else:
         filled = _write_features(table, chosen, arrays["features"], place, fill, documents, progress)
+    _warn_unknown(table)
     counts = (documents, len(first), len(chosen.features))
     files = tuple(str(path) for path in table.files)
     seconds = time.perf_counter() - begun
@@ -298,7 +303,8 @@ class _FeatureBlocks:
         bad, first = _write_batch(self._table, batch.select(self._chosen.features), matrix, 0, None, self._fill)
         if self._fill is None and bad.any():
             column = int(np.flatnonzero(bad)[np.argmin(first[bad > 0])])
-            raise _missing(self._table, self._chosen, row + int(first[column]), column)
+            value = batch.column(self._chosen.features[column])[int(first[column])].as_py()
+            raise _missing(self._table, self._chosen, (row + int(first[column]), column, value), int((bad > 0).sum()))
         self._blocks.append(matrix)
         self._replaced += int(bad.sum())
         return matrix
@@ -329,7 +335,7 @@ def _write_features(
 ) -> int:
     """Write the features of all rows to a matrix; return the number of values that `fill` replaced."""
     replaced: list[int] = []
-    bad: list[tuple[int, int]] = []  # row and column of missing values
+    bad: list[tuple[int, int, Any]] = []  # row, column and value of the first missing value in each column of a block
     cells = 0
 
     def use(batch: Any, row: int, left: int) -> None:
@@ -340,15 +346,17 @@ def _write_features(
         at = None if place is None else place[row : row + rows]
         count, first = _write_batch(table, batch, matrix[:, left : left + columns], row, at, fill)
         replaced.append(int(count.sum()))
-        bad.extend((row + int(first[column]), left + int(column)) for column in np.flatnonzero(count))
+        for column in np.flatnonzero(count) if fill is None else ():
+            value = batch.column(int(column))[int(first[column])].as_py()
+            bad.append((row + int(first[column]), left + int(column), value))
         cells += rows * columns
         if progress is not None:
             progress(cells // len(chosen.features), documents)
 
     if table.each_block(chosen.features, use) != documents:
         raise TableError(table.path, None, "changed while it was read", "a file that no program writes to")
-    if bad and fill is None:
-        raise _missing(table, chosen, *min(bad))
+    if bad:
+        raise _missing(table, chosen, min(bad, key=lambda found: found[:2]), len({column for _, column, _ in bad}))
     return sum(replaced)
 
 
@@ -370,7 +378,7 @@ def _write_batch(
     for number, name in enumerate(batch.schema.names):
         if name in table.categories:
             column = as_dictionary(batch.column(number))
-            codes[number] = _codes(column, table.categories[name], name)
+            codes[number] = _codes(table, column, name)
             batch = batch.set_column(number, name, column.indices.cast("float32").fill_null(0))
     found = write_rows(batch, batch.schema.names, matrix, first, place, 0.0 if fill is None else fill)
     for number, values in codes.items():
@@ -378,12 +386,21 @@ def _write_batch(
     return found
 
 
-def _codes(column: Any, categories: tuple[str, ...], name: str) -> NDArray[np.float32]:
+def _codes(table: TableFile, column: Any, name: str) -> NDArray[np.float32]:
     """Return the position of each value in the categories. The column consists of distinct values and indices."""
-    known = np.append(encode(column.dictionary.to_pylist(), categories, name), np.float32(np.nan))
-    indices = column.indices.cast("int64").fill_null(len(known) - 1).to_numpy(zero_copy_only=False)
-    codes: NDArray[np.float32] = known[indices]
-    return codes
+    values = column.dictionary.to_pylist()
+    indices = column.indices.cast("int64").fill_null(len(values)).to_numpy(zero_copy_only=False)
+    counts = np.bincount(indices, minlength=len(values) + 1)[: len(values)]
+    codes, unknown, given = encode_distinct(values, counts, table.categories[name], name)
+    table.unknown.append((name, unknown, given))
+    return np.append(codes, np.float32(np.nan))[indices]
+
+
+def _warn_unknown(table: TableFile) -> None:
+    """Warn about categorical columns in which most values are unknown to the model that the table is read for."""
+    for name in table.categories:
+        blocks = [(unknown, given) for column, unknown, given in table.unknown if column == name]
+        warn_unknown(name, sum(unknown for unknown, _ in blocks), sum(given for _, given in blocks))
 
 
 def _by_column(table: TableFile, chosen: ChosenColumns) -> Categories | None:
@@ -391,11 +408,21 @@ def _by_column(table: TableFile, chosen: ChosenColumns) -> Categories | None:
     return dict(sorted(found.items())) or None
 
 
-def _missing(table: TableFile, chosen: ChosenColumns, row: int, column: int) -> TableError:
-    wrong = f"a missing, infinite or too large value in column {chosen.features[column]!r}"
-    return TableError(
-        table.path, row + 1, wrong, "a finite number (or set missing= to a number that replaces such values)"
+def _missing(table: TableFile, chosen: ChosenColumns, found: tuple[int, int, Any], columns: int) -> TableError:
+    """Return the error about a value that is not finite: its row, column and value, and the number of such columns."""
+    row, column, value = found
+    missing = value is None or math.isnan(value)
+    kind = (
+        "a missing value"
+        if missing
+        else "an infinite value"
+        if math.isinf(value)
+        else f"a value too large for float32 ({value})"
     )
+    more = f", and such values in {columns - 1} more columns" if columns > 2 else ""
+    more = ", and such values in 1 more column" if columns == 2 else more
+    wrong = f"{kind} in column {chosen.features[column]!r}{more}"
+    return TableError(table.path, row + 1, wrong, f"a finite number {FILL_ADVICE}")
 
 
 def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.float32]:

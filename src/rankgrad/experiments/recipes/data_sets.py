@@ -17,7 +17,7 @@ from rankgrad.experiments.runs.cell import data_label
 class RecipeData:
     """A data set of a recipe. It can replace settings, rankers and losses of the recipe."""
 
-    name: str  # name of a data set, as in `rankgrad.data.load`, or of a folder in the data root
+    name: str  # name of a data set, as in `rankgrad.data.load`, or name of a folder in the data root
     binary: bool = False  # True: all labels above 0 are set to 1
     folds: tuple[int | None, ...] = (None,)
     seeds: tuple[int, ...] = (0,)
@@ -29,23 +29,23 @@ class RecipeData:
 
     @property
     def label(self) -> str:
-        """Name of the data set in tables."""
+        """Name of this data set of a recipe in tables."""
         return data_label(self.name, self.binary)
 
     @property
     def has_texts(self) -> bool:
-        """True for a text data set."""
+        """True if this data set of a recipe is a text data set."""
         return loading.is_text(self.name)
 
 
 def benchmark(name: str) -> BenchmarkFacts | None:
-    """Return the facts about the data set with this name; None if `rankgrad.data.load` does not know the name."""
+    """Return the facts about the data set that a recipe names; None if `rankgrad.data.load` does not know the name."""
     kind = name.partition(":")[0].lower()
     return next((each for each in datasets() if kind in map(str.lower, (each.name, *each.aliases))), None)
 
 
 def known_benchmark(name: str) -> BenchmarkFacts:
-    """Return the facts about the data set with this name; an unknown name is an error."""
+    """Return the facts about the data set that a recipe names; an unknown name is an error."""
     found = benchmark(name)
     if found is None:
         names = [alias for each in datasets() for alias in (each.name, *each.aliases)]
@@ -58,7 +58,7 @@ def known_benchmark(name: str) -> BenchmarkFacts:
 
 
 def data_location(data: str, root: str | os.PathLike[str] | None = None) -> str:
-    """Return the name or the folder of a data set, for `rankgrad.data.load`; a folder is first searched in `root`."""
+    """Return the name or path of a recipe's data set for `rankgrad.data.load`. A folder is first searched in `root`."""
     if benchmark(data) is not None:
         return data
     folder = Path(root if root is not None else os.environ.get("RANKGRAD_DATA", ".")) / data
@@ -66,7 +66,7 @@ def data_location(data: str, root: str | os.PathLike[str] | None = None) -> str:
 
 
 def missing_data(source: RecipeData, root: str | os.PathLike[str] | None = None) -> str | None:
-    """Return a message that names the missing folder or files of a data set; None if the data set exists."""
+    """Return a message about the missing folder or files of a recipe's data set; None if the data set exists."""
     where = data_location(source.name, root)
     try:
         for fold in source.folds:
@@ -74,7 +74,8 @@ def missing_data(source: RecipeData, root: str | os.PathLike[str] | None = None)
     except FileNotFoundError as error:
         return str(error)
     except ValueError:  # neither a known name nor a folder
-        return f"{where} must contain train.txt and test.txt (plain, .gz or .xz); got no such folder in the data root"
+        got = "no folder of this name in the data root"
+        return f"{where} must contain train.txt and test.txt (plain, .gz or .xz); got {got}"
     return None
 
 

@@ -31,7 +31,7 @@ class RecipeProblems:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """Catch an error of the `with` block, and add it to the errors of the recipe, together with `path`.
+        """Add an error of the `with` block to the errors of the recipe; `path` is the place of the error in the file.
 
         If the same error was already added for an enclosing part of the file, it is not added again. For example,
         an error in the settings of a ranker is not repeated for each loss of this ranker.
@@ -44,7 +44,7 @@ class RecipeProblems:
                     self.lines.append(f"{path}: {line}")
 
     def known_keys(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """Return the entries of `values` whose key is in `names`; add an error for each other key."""
+        """Return the entries of a mapping of a recipe that have a known key; add an error for each unknown key."""
         names = list(names)
         for key in values:
             if key not in names:
@@ -65,11 +65,12 @@ class RecipeProblems:
     def settings(
         self, path: str, values: Any, without: Collection[str] = (), ranker: Mapping[str, Any] = NO_RANKER
     ) -> dict[str, Any]:
-        """Check the settings of a run in a recipe, and return the settings that have a known name.
+        """Collect the errors in the settings of a run of a recipe, and return the settings that have a known name.
 
         The kind of the ranker determines the known names. `ranker` contains the settings of the ranker, at least
-        `model`. They are checked together with the values. If `ranker` is empty, the values are settings of all
-        rankers of the recipe. A setting in `without` belongs in another part of the recipe, and is an error here.
+        `model`. These settings are checked together with `values`. If `ranker` is empty, `values` contains settings
+        for all rankers of the recipe. A setting in `without` belongs in another part of the recipe: here it is an
+        error.
         """
         given, kind = self.mapping(path, values), kind_or_default(ranker.get("model"))
         for name, place in kind.elsewhere.items():
@@ -80,12 +81,12 @@ class RecipeProblems:
             given = self.known_keys(path, given, [name for name in kind.settings if name not in without])
         with self.at(path):
             if extra := [name for name in without if name in given]:
-                bad_value("key", f"be a setting of {kind.name} that is allowed here", repr(extra[0]))
+                bad_value("key", f"be a setting that the kind {kind.name} allows here", repr(extra[0]))
             kind.check(given if kind.shares_settings else {**ranker, **given})
         return given
 
     def whole_number(self, path: str, value: Any, least: int) -> int:
-        """Check that a value of a recipe is an integer of at least `least`, and return the number."""
+        """Check that a value of a recipe is an integer of at least `least`, and return the value."""
         with self.at(path):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 bad_value("value", f"be an integer of at least {least}", repr(value))

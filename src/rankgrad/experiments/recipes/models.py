@@ -13,9 +13,9 @@ _ONLY_MODELS = "be given only in `models`, because there are several models"
 
 
 class LossVariant(NamedTuple):
-    """One variant of a loss. If a loss has several variants, validation chooses one of them."""
+    """One variant of a loss of a recipe. If a loss has several variants, validation chooses one of the variants."""
 
-    variant: str | None  # spec of the loss; None if the recipe has no `variants` of it
+    variant: str | None  # spec of the loss; None if the recipe has no `variants` of the loss
     settings: dict[str, Any]
 
 
@@ -36,10 +36,10 @@ class RecipeModel(NamedTuple):
         return kind_or_default(self.settings.get("model"))
 
     def searched(self, usual: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the search space of this ranker. `usual` is the search space of the recipe.
+        """Return the search space of this ranker of the recipe. `usual` is the search space of the recipe.
 
         If the ranker has no separate search space, `usual` is returned for a kind with `shares_settings`. For other
-        kinds, nothing is searched.
+        kinds, an empty search space is returned.
         """
         if self.search is not None:
             return self.search
@@ -47,7 +47,7 @@ class RecipeModel(NamedTuple):
 
 
 def read_models(path: str, value: Any, problems: RecipeProblems) -> dict[str, RecipeModel]:
-    """Read the rankers of a recipe; a value is `{model: spec, ...}` and may contain `losses`, `search` and `seeds`."""
+    """Read the rankers of a recipe: entries `{model: spec, ...}`, which may contain `losses`, `search` and `seeds`."""
     found = {}
     for label, entry in problems.mapping(path, value).items():
         here = f"{path}.{label}"
@@ -72,14 +72,14 @@ def read_models(path: str, value: Any, problems: RecipeProblems) -> dict[str, Re
 
 
 def read_seeds(path: str, value: Any, problems: RecipeProblems) -> tuple[int, ...]:
-    """Read a list of random seeds."""
+    """Read a list of random seeds of a recipe."""
     return tuple(problems.whole_number(path, seed, least=0) for seed in problems.distinct_entries(path, value, "seeds"))
 
 
 def read_losses(path: str, value: Any, problems: RecipeProblems, ranker: Mapping[str, Any] = NO_RANKER) -> Losses:
-    """Read the losses of a recipe by name; a value is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
+    """Read the losses of a recipe: an entry is a spec, `{loss: spec, ...}` or `{variants: [...], ...}`.
 
-    If the losses are for one ranker only, `ranker` contains the settings of this ranker. Its kind
+    If the losses are for one ranker only, `ranker` contains the settings of this ranker. The kind of this ranker
     determines the known settings.
     """
     found = {}
@@ -107,7 +107,7 @@ def read_losses(path: str, value: Any, problems: RecipeProblems, ranker: Mapping
 def read_search_space(
     path: str, value: Any, problems: RecipeProblems, ranker: Mapping[str, Any] = NO_RANKER
 ) -> dict[str, Any]:
-    """Read a search space of a recipe: choices or a range for each setting; `ranker` is as in `read_losses`."""
+    """Read a search space of a recipe: choices or a range for each setting; for `ranker`, see `read_losses`."""
     search = problems.mapping(path, value)
     names = {name: choices for name, choices in search.items() if name != "loss"}
     for name, choices in names.items():
@@ -116,12 +116,13 @@ def read_search_space(
                 problems.settings(f"{path}.{name}", {name: each}, ranker=ranker)
     with problems.at(path):
         if "loss" in search:
-            bad_value("key", "be a setting of a run", "'loss'; give losses in `losses`, and alternatives in `variants`")
+            how = "losses belong in `losses`, and variants of a loss in `variants`"
+            bad_value("key", f"be a setting of a run ({how})", "'loss'")
     return names
 
 
 def check_search_conflicts(found: Mapping[str, Any], problems: RecipeProblems) -> None:
-    """Check that no setting is both fixed and searched, and that several models are given only in `models`."""
+    """Check that no setting of a recipe is both fixed and searched, and that several models are only in `models`."""
     users = [model for model in found["models"].values() if model.losses is None]
     several, usual = len(users) > 1, found["search"]
     shared = {name for model in users for name in model.searched(usual)}
@@ -145,7 +146,7 @@ def check_search_conflicts(found: Mapping[str, Any], problems: RecipeProblems) -
                     bad_value(name, "not be given here, because it is in the search space", repr(settings[name]))
     if several and "model" in usual:
         with problems.at("search.model"):
-            bad_value("model", _ONLY_MODELS, "a search")
+            bad_value("model", _ONLY_MODELS, "choices in `search`")
 
 
 def _settings(path: str, losses: Losses) -> list[tuple[str, dict[str, Any]]]:

@@ -47,7 +47,10 @@ def merge(base: Any, over: Any) -> Any:
 
 
 def read_fields(raw: Any, problems: RecipeProblems) -> dict[str, Any]:
-    """Read all fields of a `Recipe` except `name` and `raw` from the content of its file; add errors to `problems`."""
+    """Read the fields of a `Recipe` from the content of its file, and add errors to `problems`.
+
+    The fields `name` and `raw` are not read.
+    """
     given = problems.known_keys("recipe", problems.mapping("recipe", raw), KEYS)
     found: dict[str, Any] = {}
     found["title"] = _text("title", given.get("title"), problems)
@@ -106,7 +109,7 @@ def _metric(path: str, text: Any, problems: RecipeProblems) -> str:
 
 
 def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipeProblems) -> tuple[RecipeData, ...]:
-    """Read the data sets of a recipe; an entry without `folds` or `seeds` has the folds or seeds of the recipe."""
+    """Read the data sets of a recipe; an entry without `folds` or `seeds` gets the folds or seeds of the recipe."""
     sources: list[RecipeData] = []
     usual = models.read_seeds("seeds", given.get("seeds", [0]), problems)
     for place, entry in enumerate(problems.distinct_entries("data", given.get("data"), "data sets")):
@@ -144,9 +147,10 @@ def _data(given: Mapping[str, Any], found: Mapping[str, Any], problems: RecipePr
 
 
 def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProblems) -> tuple[int | None, ...]:
-    """Return the folds on which a recipe runs; `(None,)` for a data set without folds.
+    """Return the folds of a data set on which a recipe runs; `(None,)` for a data set without folds.
 
-    `count` is the number of folds of the data set. It is 0 for a folder, because only the recipe lists its folds.
+    `count` is the number of folds of the data set. For an entry with `folder`, `count` is 0: the number of folds is not
+    known, and the entry must list the folds.
     """
     folder = "folder" in values
     wanted = values.get("folds") if folder else values.get("folds", given.get("folds", "all"))
@@ -158,7 +162,9 @@ def _folds(path: str, values: Any, given: Any, count: int, problems: RecipeProbl
     with problems.at(path):
         for fold in folds:
             if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= (count or fold):
-                bad_value("fold", f"be an integer from 1 to {count}" if count else "be an integer", repr(fold))
+                bad_value(
+                    "fold", f"be an integer from 1 to {count}" if count else "be an integer of at least 1", repr(fold)
+                )
     return tuple(folds)
 
 
@@ -182,5 +188,5 @@ def _tests(value: Any, losses: list[str], problems: RecipeProblems) -> Significa
             bad_value("level", "be between 0 and 1", repr(tests.level))
     with problems.at("tests"):
         if tests.against != "best" and tests.against not in losses:
-            bad_value("against", "be 'best' or the name of a loss", mistyped(tests.against, losses))
+            bad_value("`against`", "be 'best' or the name of a loss", mistyped(tests.against, losses))
     return tests

@@ -26,7 +26,7 @@ CELLS = 100_000  # maximum number of cells of a recipe; our largest recipes have
 
 
 class TunedCell(Protocol):
-    """Result of a tuning cell that has run."""
+    """Result of a tuning cell of a recipe."""
 
     @property
     def cell(self) -> Cell: ...
@@ -37,7 +37,7 @@ class TunedCell(Protocol):
 
 
 class ModelLossPair(NamedTuple):
-    """A ranker with a loss: one row of a table."""
+    """A ranker of a recipe with a loss: one row of a table."""
 
     model: str  # name of the ranker
     loss: str  # name of the loss
@@ -45,7 +45,7 @@ class ModelLossPair(NamedTuple):
     variants: tuple[LossVariant, ...]
 
     def seeds(self, source: RecipeData) -> tuple[int, ...]:
-        """Return the seeds of this row on a data set.
+        """Return the random seeds of this row of the recipe on a data set.
 
         Args:
             source: entry of `Recipe.data`.
@@ -72,10 +72,10 @@ class Recipe:
     data: tuple[RecipeData, ...]  # data sets, with their folds and seeds
     models: Mapping[str, RecipeModel]  # rankers by name
     losses: Mapping[str, tuple[LossVariant, ...]]  # variants by name of the loss; validation chooses one variant
-    settings: Mapping[str, Any]  # settings of all runs whose kind of ranker has `shares_settings`
+    settings: Mapping[str, Any]  # settings for all rankers whose kind has `shares_settings`
     search: Mapping[str, Any]  # choices or range of each searched setting
     trials: int  # number of random combinations of settings for each row
-    search_seed: int  # random seed of these combinations
+    search_seed: int  # random seed of the combinations
     choose: str  # metric by which settings are chosen on the validation lists
     metrics: tuple[str, ...]  # metrics on the test lists
     refit: bool  # True: the final runs are trained on the train and validation lists
@@ -83,7 +83,7 @@ class Recipe:
     tests: Significance  # settings of the significance tests
     form: str | None  # "quick" or "smoke" for a reduced recipe, whose numbers are not results; otherwise None
     notes: str  # settings that the paper states, and our choices
-    later: Mapping[str, str]  # rows of the paper that rankgrad does not support yet, each with the reason
+    later: Mapping[str, str]  # reason by row, for the rows of the paper that rankgrad does not support yet
     raw: Mapping[str, Any]  # content of the file
 
     def reduced(self, form: str) -> "Recipe":
@@ -97,7 +97,7 @@ class Recipe:
         return parse_recipe({**merge(_plain(self.raw), part), "form": form} if part else _plain(self.raw), self.name)
 
     def only(self, *labels: str) -> "Recipe":
-        """Return the recipe with only some of its data sets. If you also call `reduced`, call `reduced` first.
+        """Return the recipe with only the named data sets. If you also call `reduced`, call `reduced` first.
 
         Args:
             labels: names of data sets in the table; the case of letters is ignored.
@@ -133,7 +133,7 @@ class Recipe:
         return yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True, width=120)
 
     def available(self, root: str | os.PathLike[str] | None = None) -> tuple[list[str], dict[str, str]]:
-        """Return the names of the data sets that exist, and an error message by the name of each missing data set.
+        """Return the names of the recipe's data sets that exist, and an error message for each missing one, by name.
 
         Args:
             root: folder of the data sets; None: the folder in the environment variable `RANKGRAD_DATA`.
@@ -160,9 +160,9 @@ class Recipe:
         return tuned + self.final_count
 
     def rows(self, source: RecipeData) -> list[ModelLossPair]:
-        """Return the rows of a data set's table: each ranker with each of its losses.
+        """Return the rows of the table of a data set: each ranker of the recipe with each of the ranker's losses.
 
-        A ranker without separate losses is combined with each loss of the recipe.
+        A ranker that has no separate losses is combined with each loss of the recipe.
 
         Args:
             source: entry of `data`.
@@ -174,9 +174,9 @@ class Recipe:
         return found
 
     def trials_of(self, row: ModelLossPair) -> list[dict[str, Any]]:
-        """Return the combinations of settings that are tried for each variant of a row.
+        """Return the combinations of settings that are tried for each variant of a row of the recipe.
 
-        They are random combinations of values from the search space of the row.
+        The values are random values from the search space of the row.
 
         Args:
             row: ranker with a loss.
@@ -186,14 +186,14 @@ class Recipe:
     def cells_to_tune(self) -> list[Cell]:
         """Return the tuning cells of the recipe.
 
-        Their results determine the settings, the loss variant and, for a refit, the number of epochs.
+        The results of these cells determine the settings, the loss variant and, for a refit, the number of epochs.
         Tuning cells use the first seed. A row with only one combination of settings and one variant has no tuning
         cells, unless the recipe has a refit.
         """
         return [cell for _, group in self._groups() if self._is_choice(group) for cell in group]
 
     def chosen(self, finished: Iterable[TunedCell]) -> list[TunedCell]:
-        """Return the run with the best validation value, for each data set, fold, ranker and loss.
+        """Return the best tuning run of each data set, fold, ranker and loss of the recipe, by its validation value.
 
         If several runs have the best value, the first one is chosen. A run that is not in `finished`, or whose value is
         None or NaN, is never chosen.
@@ -215,10 +215,10 @@ class Recipe:
         return best
 
     def final_cells(self, chosen: Iterable[TunedCell] = ()) -> list[Cell]:
-        """Return the cells from which the table is computed: the chosen settings of each row, with every seed.
+        """Return the final cells of the recipe, from which the table is computed: the chosen settings with every seed.
 
         Args:
-            chosen: return value of the method `chosen`; if it is empty, only cells of rows without tuning are returned.
+            chosen: return value of the method `chosen`; if it is empty, only rows without tuning have cells.
         """
         known = {run.cell.key: run for run in chosen}
         cells = []
@@ -239,7 +239,7 @@ class Recipe:
         return len(group) > 1 or self.refit
 
     def _groups(self) -> Iterator[tuple[tuple[int, ...], list[Cell]]]:
-        """Yield the seeds and the tuning cells of each data set, fold, ranker and loss.
+        """Yield the seeds and the tuning cells of each data set, fold, ranker and loss of the recipe.
 
         All losses of a ranker are tried with the same combinations of searched settings.
         """
@@ -287,7 +287,7 @@ def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Re
     recipe = Recipe(name=name, raw=raw, **found)
     with problems.at("recipe"):
         if (cells := recipe.cell_count) > CELLS:
-            how = "divide it into several recipes, which may share a results folder"
+            how = "divide the recipe into several recipes, which may share a results folder"
             bad_value("recipe", f"have at most {CELLS:,} cells ({how})", f"{cells:,}")
     problems.raise_if_any(title or name)
     return recipe
@@ -298,7 +298,10 @@ def _plain(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(settings: dict[str, Any], defaults: Mapping[str, Any], searched: Iterable[str]) -> dict[str, Any]:
-    """Remove a cell's settings that equal their defaults, except model, loss, metric, seed and searched settings."""
+    """Return the settings of a cell of the recipe that differ from their defaults.
+
+    The model, the loss, the metric, the seed and searched settings are always returned.
+    """
     usual = {
         name: value for name, value in defaults.items() if name not in {"model", "loss", "metric", "seed", *searched}
     }

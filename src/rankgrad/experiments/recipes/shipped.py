@@ -22,7 +22,7 @@ def find_recipe(recipe: str | os.PathLike[str]) -> Path:
     """Return the path of a recipe. An existing file has priority over a recipe of the package.
 
     Args:
-        recipe: path of a YAML file, or name of a recipe of the package. `recipes/NAME.yaml` also
+        recipe: path of a YAML file, or name of a recipe of the package. The path `recipes/NAME.yaml` also
             finds the recipe `NAME` of the package: in version 0.1, the recipes were in the folder `recipes`.
 
     Example:

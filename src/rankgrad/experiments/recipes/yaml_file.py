@@ -18,7 +18,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 def parse_yaml(content: bytes, name: str) -> Any:
     """Parse the YAML of a recipe; `name` is the name of the file in error messages."""
     if len(content) > BYTES:
-        raise RecipeError(f"{name} must be at most {BYTES:,} bytes ({_BEYOND}); got {len(content):,}")
+        raise RecipeError(f"{name} must be at most {BYTES:,} bytes long ({_BEYOND}); got {len(content):,} bytes")
     try:
         loader = _Loader(content.decode("utf-8"))
         node = loader.get_single_node()
@@ -26,7 +26,7 @@ def parse_yaml(content: bytes, name: str) -> Any:
             return None
         count = _count(node, {}, ())
         if count > VALUES:
-            raise RecipeError(f"{name} must contain at most {VALUES:,} values ({_BEYOND}); got {count:,}")
+            raise RecipeError(f"{name} must contain at most {VALUES:,} values ({_BEYOND}); got {count:,} values")
         return loader.construct_document(node)
     except RecursionError:
         raise RecipeError(f"{name} must be YAML; got values that are nested too deeply") from None
@@ -38,11 +38,11 @@ def parse_yaml(content: bytes, name: str) -> Any:
         raise RecipeError(f"{name} must be YAML; got the error {' '.join(str(error).split())}") from None
 
 
-_BEYOND = "divide it into several recipes, which may share a results folder"
+_BEYOND = "divide the recipe into several recipes, which may share a results folder"
 
 
 def _count(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
-    """Return the number of values under a node of YAML, with aliases expanded."""
+    """Return the number of values under a YAML node of a recipe, with aliases expanded."""
     if id(node) in above:
         raise yaml.YAMLError("a value contains itself")
     if isinstance(node, yaml.ScalarNode):

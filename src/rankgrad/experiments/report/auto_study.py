@@ -15,7 +15,7 @@ from rankgrad.experiments.report.query_explanations import explain_queries
 from rankgrad.experiments.report.ranker_study import (
     FEATURE,
     MODEL,
-    Comparison,
+    RankerComparison,
     ScoredRanker,
     baselines,
     compare_rankers,
@@ -48,7 +48,7 @@ _HELD_OUT = (
 
 
 class Importance(NamedTuple):
-    """Importance of features: rows of the chart and its caption, or the reason why there is no chart."""
+    """Importance of features on the page: rows and caption of the chart, or the reason why there is no chart."""
 
     rows: chart_data.Rows
     caption: str = ""
@@ -126,8 +126,8 @@ def auto_study(
 
 def _tested(
     saved: SavedSearch, model: TrainedModel, data: str, parts: Mapping[str, Dataset], names: list[str], lists: bool
-) -> Comparison:
-    """Compare the final model on the test lists with the best candidate and with rankers that need no training."""
+) -> RankerComparison:
+    """Compare the final model of a search with its best candidate and with simple rankers, on the test lists."""
     test = parts["test"]
     scored = [ScoredRanker(FINAL, model.score_lists(test))]
     if (best := _best_apart(saved.result)) is not None:
@@ -144,8 +144,8 @@ def _tested(
 
 def _held_out(
     saved: SavedSearch, data: str, parts: Mapping[str, Dataset], names: list[str], lists: bool
-) -> tuple[Comparison | None, tuple[str, ...]]:
-    """Compare rankers on the lists of the search; each list is scored by models that were not trained on this list.
+) -> tuple[RankerComparison | None, tuple[str, ...]]:
+    """Compare rankers on held-out lists of a search; each list is scored by models not trained on this list.
 
     The second result contains a warning if the data has changed since the search.
     """
@@ -165,7 +165,7 @@ def _held_out(
 
 
 def _best_apart(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the row of the best candidate; None if the final model is the mean of this candidate's fold models."""
+    """Return the row of the best candidate of a search; None if the final model is the bag of this candidate."""
     best, members = result["leaderboard"][0], result["members"]
     same = len(members) == 1 and members[0]["candidate"] == best["candidate"] and members[0]["models"] == best["folds"]
     return None if same else best
@@ -180,7 +180,7 @@ def _comparison_notes(scored: Sequence[ScoredRanker], result: Mapping[str, Any],
 
 
 def _form(result: Mapping[str, Any]) -> str:
-    """Return the form of the final model in words, such as `even blend of 6 candidates (18 models)`."""
+    """Return the form of a search's final model in words, as in `even blend of 6 candidates (18 models)`."""
     members, form = result["members"], result["form"]
     models = _count(sum(member["models"] for member in members), "model")
     if len(members) > 1:
@@ -194,7 +194,7 @@ def _summary(
     result: Mapping[str, Any],
     data: str,
     metric: str,
-    compared: Comparison | None,
+    compared: RankerComparison | None,
     where: str,
     recorded: PlainTable,
 ) -> Iterator[str]:
@@ -221,7 +221,7 @@ def _summary(
 
 
 def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
-    """Yield sentences about the choice of the form."""
+    """Yield sentences about the choice of the form of an automatic search."""
     nested, form = result["nested"], result["form"]
     if len(nested) > 1:
         values = ", ".join(f"{name} {value:.4f}" for name, value in nested.items())
@@ -260,7 +260,7 @@ def _latency(result: Mapping[str, Any]) -> str:
 
 
 def _measured(result: Mapping[str, Any]) -> str:
-    """Return the caption of the chart of candidates."""
+    """Return the caption of the chart of candidates of a search."""
     complete = len(_complete(result))
     which = f"The best {_CANDIDATES} of {complete} candidates" if complete > _CANDIDATES else "Candidates"
     return (
@@ -270,7 +270,7 @@ def _measured(result: Mapping[str, Any]) -> str:
 
 
 def _complete(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the rows of the candidates that have a model for each fold, best first."""
+    """Return the rows of the candidates of a search that have a model for each fold, best first."""
     return [row for row in result["leaderboard"] if row["folds"] >= result["folds"] and row["value"] is not None]
 
 
@@ -293,7 +293,7 @@ def _progress(data: str, learning: Sequence[Sequence[float]]) -> chart_data.Rows
 
 
 def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: str) -> Importance:
-    """Measure the drop of the metric on test lists for each shuffled feature, if this takes little time."""
+    """Measure, for the page, how much the metric drops per shuffled feature, if this takes little time."""
     if test is None:
         return Importance([], why="The importance of features is left out, because it needs test lists.")
     some = test.take(slice(_LISTS)) if len(test) > _LISTS else test
@@ -331,7 +331,7 @@ def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: st
 
 
 def _leaderboard(data: str, result: Mapping[str, Any], shown: str) -> PlainTable:
-    """Return the table of all candidates."""
+    """Return the table of all candidates of an automatic search."""
     rows = []
     for row in result["leaderboard"]:
         value, interval = row["value"], row["interval"]

@@ -19,7 +19,7 @@ _POINTS = 120  # maximum number of points of a line; longer lines keep every n-t
 
 
 def overview_rows(table: Any, found: Any) -> Rows:
-    """Return the numbers of a table with their intervals: one row per model, loss and metric; `place` 1 is the best.
+    """Return the rows of the overview: numbers of a table with intervals, by model, loss and metric; best `place` is 1.
 
     Args:
         table: table of one data set.
@@ -44,7 +44,7 @@ def overview_rows(table: Any, found: Any) -> Rows:
 
 
 def place_rows(rows: Rows, higher: bool) -> Rows:
-    """Add the place of each row, from 1 for the best value; all rows must have the same metric."""
+    """Add the place of each row of a chart, from 1 for the best value; all rows must have the same metric."""
     order = sorted(range(len(rows)), key=lambda at: -rows[at]["value"] if higher else rows[at]["value"])
     for place, at in enumerate(order, 1):
         rows[at] |= {"place": place}
@@ -52,7 +52,7 @@ def place_rows(rows: Rows, higher: bool) -> Rows:
 
 
 def curve_rows(results: Iterable[Any]) -> Rows:
-    """Return the validation metric over epochs: one row per data set, model, loss and epoch.
+    """Return the rows of the learning curves: the validation metric by data set, model, loss and epoch.
 
     Values are means over folds and seeds. `best` is the best value up to the epoch; a run that stopped early keeps its
     best value. `own` is the value at the epoch; only runs that have not stopped count. `runs` is the number of runs
@@ -76,7 +76,7 @@ def curve_rows(results: Iterable[Any]) -> Rows:
 
 
 def training_loss_rows(results: Iterable[Any]) -> Rows:
-    """Return the training loss over epochs: one row per run and epoch."""
+    """Return the rows of the chart of the training loss: one row per run and epoch."""
     rows = []
     for run in results:
         known = [row for row in run.history if _finite(row.get("loss"))]
@@ -88,7 +88,7 @@ def training_loss_rows(results: Iterable[Any]) -> Rows:
 
 
 def learned_rows(results: Iterable[Any]) -> Rows:
-    """Return the learned parameters of losses over epochs: one row per run, parameter and epoch."""
+    """Return the rows of the chart of learned parameters of losses: one row per run, parameter and epoch."""
     rows = []
     for run in results:
         cell = run.cell
@@ -102,7 +102,7 @@ def learned_rows(results: Iterable[Any]) -> Rows:
 
 
 def cost_rows(results: Iterable[Any], tables: Sequence[Any]) -> Rows:
-    """Return the test metrics and the seconds of training: one row per value in the tables."""
+    """Return the rows of the chart of cost: test metric and seconds of training, for each value in the tables."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     results = list(results)
     curves = {_names(run) for run in results if run.history}
@@ -125,7 +125,7 @@ def cost_rows(results: Iterable[Any], tables: Sequence[Any]) -> Rows:
 
 
 def sensitivity_rows(results: Iterable[Any]) -> Rows:
-    """Return the validation metric for each learning rate: one row per data set, model, loss and rate.
+    """Return the rows of the chart of sensitivity: the validation metric by data set, model, loss and learning rate.
 
     As in tuning, only the best variant of a loss counts for each fold and trial. `value` is the mean over folds and
     trials with this learning rate; `low` and `high` are the smallest and the largest of these values.
@@ -155,18 +155,18 @@ def sensitivity_rows(results: Iterable[Any]) -> Rows:
 
 
 def validation_metric(run: Any) -> str:
-    """Return the metric by which the epoch was chosen on the validation lists."""
+    """Return the metric by which the epoch of a run was chosen on the validation lists."""
     return str(run.cell.settings.get("metric", "nDCG@10"))
 
 
 def trained_seconds(run: Any) -> float:
-    """Return the seconds of training, without validation; if this time is unknown, the time includes validation."""
+    """Return the seconds of training of a run, without validation; if these are unknown, validation is included."""
     seconds = [row["seconds"] for row in run.history if "seconds" in row]
     return float(sum(seconds)) if seconds else float(run.seconds)
 
 
 def by_column(rows: Rows) -> dict[str, Any]:
-    """Convert rows to columns, for a page. Texts become indices. Numbers are rounded to seven significant digits.
+    """Convert the rows of a chart to columns. Texts become indices. Numbers are rounded to seven significant digits.
 
     Example:
         >>> by_column([{"loss": "RMSE", "lr": 0.12345674}, {"loss": "RMSE", "lr": 1.0}])
@@ -184,9 +184,10 @@ def by_column(rows: Rows) -> dict[str, Any]:
 
 
 def _name(rows: Rows) -> None:
-    """Set the name of each point, to its right (`name`) or, near the right edge, to its left (`name_left`).
+    """Set the name of each point in the chart of cost: `name` is to the right of the point, `name_left` to the left.
 
-    A name that would overlap a name or a point becomes empty; tooltips show all names.
+    Names are to the left near the right edge. A name that would overlap a name or a point becomes empty; tooltips show
+    all names.
     """
     x, y = np.log([max(row["seconds"], 1e-9) for row in rows]), np.array([row["value"] for row in rows])
     across, down = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (x, y))
@@ -230,6 +231,6 @@ def _row(names: Sequence[Any], **numbers: Any) -> dict[str, Any]:
 
 
 def _thinned(length: int) -> Iterator[int]:
-    """Yield the numbers 0 to length - 1, or only every n-th number and the last."""
+    """Yield the epochs that a line of a chart shows: 0 to length - 1, or only every n-th epoch and the last epoch."""
     step = -(-length // _POINTS)
     yield from (place for place in range(length) if place % step == 0 or place == length - 1)

@@ -23,7 +23,7 @@ def check_chart_path(path: str | PathLike[str], option: str = "out") -> None:
         import vl_convert  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            f"A chart needs the packages of the extra `report` (pip install 'rankgrad[report]'): {error}"
+            f"A chart needs the packages of the extra `report` (pip install 'rankgrad[report]'); got the error {error}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Draw charts with Altair, for a page and for figures. On the page, readers select the data of the charts."""
+"""Draw charts with Altair, for the page and the figures of a report. On the page, readers select what charts show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class ChartSelection:
 
 
 def styles(losses: Sequence[str]) -> list[tuple[str, tuple[int, ...], str]]:
-    """Return the colour, dash and shape of each loss. Dash and shape change only after all colours are used."""
+    """Return the colour, dash and shape of each loss in charts. Dash and shape change after all colours are used."""
     n = len(COLOURS)
     return [(COLOURS[i % n], DASHES[i // n % len(DASHES)], SHAPES[i // n % len(SHAPES)]) for i in range(len(losses))]
 
@@ -42,7 +42,7 @@ def overview(
     measured: str = "mean and 95% interval",
     label_limit: int = 340,
 ) -> Any:
-    """Draw the mean of each row with its interval, best row first.
+    """Draw the chart `overview`: the mean of each row with its interval, best row first.
 
     Args:
         every_model: if False, only the rows of the selected model are drawn.
@@ -67,7 +67,7 @@ def overview(
     points = base.mark_point(filled=True, size=80, color=COLOURS[0], opacity=1).encode(
         x=x, y=y, opacity=_opacity(), tooltip=tooltip
     )
-    # The numbers stand in a column to the right of the chart.
+    # The numbers are in a column to the right of the chart.
     numbers = base.mark_text(align="left", fontSize=12, x={"expr": "width + 8"}).encode(
         y=y, text=alt.Text("value:Q", format=f".{digits}f"), opacity=_opacity()
     )
@@ -121,7 +121,7 @@ def curves(
     rows: str = "curves",
     shown: str = "best",
 ) -> Any:
-    """Draw a value over epochs or trees, one line per loss; with `dots`, also draw the points.
+    """Draw learning curves: a value over epochs or trees, one line per loss; with `dots`, also draw the points.
 
     Args:
         metric: name of the value.
@@ -146,7 +146,7 @@ def curves(
 
 
 def progress(choice: ChartSelection, metric: str) -> Any:
-    """Draw the best value of an automatic search over time."""
+    """Draw a chart of the best value of an automatic search over time."""
     import altair as alt
 
     return (
@@ -163,7 +163,7 @@ def progress(choice: ChartSelection, metric: str) -> Any:
 def learned(
     choice: ChartSelection, parameter: str, dots: bool, folds: Sequence[str], losses: Sequence[str], step: str = "epoch"
 ) -> Any:
-    """Draw a learned parameter over epochs or trees, one line per fold and seed.
+    """Draw a chart of a learned parameter over epochs or trees, one line per fold and seed.
 
     The colour shows the fold, and the dash shows the loss.
     """
@@ -245,7 +245,7 @@ def sensitivity(choice: ChartSelection, metric: str) -> Any:
 
 
 def gains(choice: ChartSelection) -> Any:
-    """Draw the difference between two models for each query, sorted by difference; the page computes the rows."""
+    """Draw a chart of the difference between two models for each query, sorted; the page computes the rows."""
     import altair as alt
 
     return (
@@ -269,14 +269,14 @@ def gains(choice: ChartSelection) -> Any:
 
 
 def save(chart: Any, stem: Any) -> None:
-    """Write a figure as `stem.svg` and `stem.png`."""
+    """Write a chart to the files `stem.svg` and `stem.png`."""
     chart.save(f"{stem}.svg")
     chart.save(f"{stem}.png", scale_factor=2)
 
 
 @cache
 def library() -> str:
-    """Return one script with Vega, Vega-Lite and Vega-Embed, in the versions that Altair needs.
+    """Return one script that draws charts: Vega, Vega-Lite and Vega-Embed, in the versions that Altair needs.
 
     The script defines `vegaEmbed`.
     """
@@ -311,7 +311,7 @@ def _size(choice: ChartSelection) -> dict[str, Any]:
 
 
 def _by_loss(choice: ChartSelection, also: str) -> dict[str, Any]:
-    """Return the colour and the dash or shape of each loss, as encodings.
+    """Return the colour and the dash or shape of each loss, as encodings of a chart.
 
     A figure has a legend. On a page, all charts share one legend.
     """
@@ -346,5 +346,5 @@ def _tooltip(choice: ChartSelection, *names: str, **titled: str) -> list[Any]:
 
 
 def _title(text: str) -> str:
-    """Replace characters that could end a string in Vega's expressions, because Vega-Lite does not escape titles."""
+    """Replace characters of a chart title that could end a string in Vega; Vega-Lite does not escape titles."""
     return "".join(letter if letter.isalnum() or letter in "_.,:@+-=()' " else " " for letter in text)

@@ -1,4 +1,4 @@
-"""Draw the importance of features and the explanation of a list."""
+"""Draw charts of the importance of features and of the explanation of a list."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rankgrad.models.feature_importance import FeatureImportance
 
 
 def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
-    """Draw the importance of the most important features, with intervals if `found` contains intervals.
+    """Draw a chart of the most important features, with intervals if `found` contains intervals.
 
     Args:
         found: importance of the features.
@@ -24,7 +24,7 @@ def importance_chart(found: FeatureImportance, top: int = 20) -> Any:
 
 
 def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
-    """Draw two charts: contributions of features to a score difference, and the loss of the metric without a feature.
+    """Draw two charts of a list: contributions of features to a score difference, and the metric without a feature.
 
     Args:
         found: explanation of a list.
@@ -34,13 +34,13 @@ def explanation_chart(found: ListExplanation, top: int = 20) -> Any:
     title = f"contribution to the score of {first} minus the score of {second}"
     left = _bars([{"name": name, "value": value} for name, value in found.terms(top)], title)
     losses = [{"name": found.names[at], "value": float(found.losses[at])} for at in found.order(top)]
-    return left | _bars(losses, f"loss of {found.metric} if a feature is set to its mean", names="names_of_losses")
+    return left | _bars(losses, f"loss of {found.metric} without a feature", names="names_of_losses")
 
 
 def _bars(rows: list[dict[str, Any]], title: str, intervals: bool = False, names: str = "names") -> Any:
-    """Draw horizontal bars in the order of the rows; positive and negative values have different colours.
+    """Draw a horizontal bar for each feature, in the order of the rows; negative values have another colour.
 
-    `names` is the name of a parameter of the chart. This parameter contains the names of the rows.
+    `names` is the name of a parameter of the chart. This parameter contains the names of the features.
     """
     import altair as alt
 
@@ -60,7 +60,7 @@ def _bars(rows: list[dict[str, Any]], title: str, intervals: bool = False, names
 
 
 def _wrapped(title: str) -> list[str]:
-    """Return a title as lines of at most 48 letters. Letters that could end a string of Vega become spaces."""
+    """Return a chart title as lines of at most 48 letters. Letters that could end a string of Vega become spaces."""
     from textwrap import wrap
 
     safe = "".join(letter if letter.isalnum() or letter in "_.,:@+-=()' " else " " for letter in title)

@@ -23,7 +23,7 @@ _EMPTY = '<p class="note empty" hidden>No data for this selection.</p>'
 
 
 def page(studies: Sequence[Study]) -> str:
-    """Return the HTML of the page, which needs no network.
+    """Return the HTML of a page of studies, which needs no network.
 
     Args:
         studies: studies to show; each is one section of the page.
@@ -113,7 +113,7 @@ def _study(name: str, study: Study, several: bool) -> str:
 
 
 def _select(label: str, name: str, values: Sequence[str]) -> str:
-    """Return the HTML of a `select` element; an element with a single choice is hidden."""
+    """Return the HTML of a `select` element of the page; an element with a single choice is hidden."""
     hidden = " hidden" if len(values) < 2 else ""
     return f'<label{hidden}>{label} <select data-choose="{name}">{_options(values)}</select></label>'
 
@@ -142,7 +142,7 @@ def _figure(panel: ChartPanel, step: str) -> str:
 
 
 def _table(name: str, table: Table | PlainTable) -> str:
-    """Return the HTML of a sortable table with its notes."""
+    """Return the HTML of a sortable table of the page, with its notes."""
     title, heads, body = _plain_grid(table) if isinstance(table, PlainTable) else _experiment_grid(table)
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     field = f'<input type="search" data-filter autocomplete="off" aria-controls="{name}-body">'
@@ -161,7 +161,7 @@ def _table(name: str, table: Table | PlainTable) -> str:
 
 
 def _plain_grid(table: PlainTable) -> tuple[str, list[str], list[str]]:
-    """Return the title, the headings and the rows of a table of texts and numbers."""
+    """Return the title, the headings and the rows of a plain table, as HTML for the page."""
     heads = [_head(head, head, "number" if n else "") for head, n in zip(table.heads, table.numeric, strict=True)]
     body = []
     for first, *fields in table.rows:
@@ -174,7 +174,10 @@ def _plain_grid(table: PlainTable) -> tuple[str, list[str], list[str]]:
 
 
 def _experiment_grid(table: Table) -> tuple[str, list[str], list[str]]:
-    """Return the title, headings and rows of an experiment's table; on narrow screens, the model is below the loss."""
+    """Return the title, the headings and the rows of an experiment's table, as HTML for the page.
+
+    On narrow screens, the model is below the loss.
+    """
     several = len({row.model for row in table.rows}) > 1
     heads = [_head("loss", "loss")] + ([_head("model", "model", "model")] if several else [])
     numbers = [(metric, column) for metric in table.metrics for column in columns(table, metric)]
@@ -222,5 +225,5 @@ def _read(name: str) -> str:
 
 
 def _filled(template: str, **values: str) -> str:
-    """Replace each `{{name}}` in the template by its value; a `{{name}}` in a value is not replaced."""
+    """Replace each `{{name}}` in an HTML template by its value; a `{{name}}` in a value is not replaced."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)

@@ -16,7 +16,7 @@ _ROWS = 60  # maximum number of rows for which the overview shows all models; ot
 
 
 class ChartPanel(NamedTuple):
-    """A chart with its heading and caption."""
+    """A chart of a page, with its heading and caption."""
 
     chart: str  # name of the chart
     rows: str  # name of the rows that the chart shows
@@ -58,12 +58,12 @@ class Study:
     digits: int = 4  # number of digits of metrics after the decimal point
 
     def choice(self, data: str | None = None, model: str | None = None, metric: str | None = None) -> ChartSelection:
-        """Return the selection of the charts; by default the first data set, model and metric."""
+        """Return what the charts of the page show; by default the first data set, model and metric."""
         first = data or self.data[0], model or self.models[0], metric or self.metrics[0]
         return ChartSelection(*first, self.losses, self.kind)
 
     def panels(self) -> list[ChartPanel]:
-        """Return the charts for which there is data."""
+        """Return the charts of the page for which there is data."""
         rows = {name: rows for name, rows in self.rows.items() if rows}
         metric = short(self.validation_metric, [self.validation_metric])
         found = [self._by_row("tested", f"{metric} on the {self.queries}", self.tested)] if "tested" in rows else []
@@ -136,5 +136,5 @@ class Study:
 
 
 def _few(rows: chart_data.Rows) -> bool:
-    """Return True if all lines have at most 10 epochs; then the points of the lines are also drawn."""
+    """Return True if all lines of a chart have at most 10 epochs; then the points of the lines are also drawn."""
     return max(row["epoch"] for row in rows) <= 10

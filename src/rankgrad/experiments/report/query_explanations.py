@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
+from rankgrad.data.categories import recode
+from rankgrad.data.sparse_rows import dense
 from rankgrad.metrics import parse_metric
 from rankgrad.models.feature_importance import feature_names
 from rankgrad.models.protocol import TrainedModel
@@ -32,7 +34,7 @@ def explain_queries(
         metric: spec of the metric.
     """
     worst_first = np.argsort(values if parse_metric(metric).higher_is_better else -values, kind="stable")
-    lists = lists.select_features(model.feature_names)
+    lists = recode(lists.select_features(model.feature_names), model.categories)
     names, found = feature_names(model, lists), dict[str, Any]()
     begun = time.perf_counter()
     for place in worst_first[:_LISTS]:
@@ -41,7 +43,7 @@ def explain_queries(
         if pair is None or np.isnan(values[place]):
             continue
         try:
-            parts = model.contributions(np.asarray(lists.features[rows]), *pair)
+            parts = model.contributions(dense(lists.features[rows]), *pair)
         except ValueError:  # a kind without contributions, or a model that has none
             return {}
         order = np.argsort(-np.abs(parts.values), kind="stable")
@@ -57,9 +59,9 @@ def explain_queries(
 
 
 def _pair(scores: NDArray[Any], labels: NDArray[Any]) -> tuple[int, int] | None:
-    """Return the two documents of the first mistake, or the first two documents; None for a list with one document.
+    """Return the two documents of a list to explain: those of the first mistake, or the first two documents.
 
-    A mistake is a document above another document with a higher label.
+    A mistake is a document above another document with a higher label. For a list with one document, return None.
     """
     order = np.argsort(-scores, kind="stable")
     if len(order) < 2:

@@ -22,7 +22,7 @@ System = tuple[str, str]  # model and loss
 
 
 class QueryValues(NamedTuple):
-    """Values of each query for each system; queries of different folds are different queries."""
+    """Values of each query for each system (model and loss); queries of different folds are different queries."""
 
     systems: list[System]
     metrics: list[str]  # names of the metrics as shown
@@ -35,7 +35,7 @@ class RankedLists(NamedTuple):
 
     labels: list[Any]  # labels of the documents, per query
     ids: list[Any]  # ids of the documents, per query; None if the data has no ids
-    top: NDArray[np.uint16]  # `(systems, queries, FIRST)`: numbers of the first documents
+    top: NDArray[np.uint16]  # `(systems, queries, FIRST)`: numbers of the first documents in the list, from 0
     texts: list[Any]  # per query, the beginnings of its text and of the texts of its first documents; None: no texts
 
 
@@ -61,7 +61,7 @@ def query_values(table: Any, results: Sequence[Any]) -> QueryValues | None:
 
 
 def ranked_lists(table: Any, results: Sequence[Any], root: Any = None) -> tuple[RankedLists | None, str]:
-    """Return the ranked lists of the first seed, and an empty text; if this fails, None and the reason.
+    """Return the ranked lists of the first seed, and an empty text; if this fails, return None and the reason.
 
     Args:
         table, results: as for `query_values`.
@@ -72,7 +72,7 @@ def ranked_lists(table: Any, results: Sequence[Any], root: Any = None) -> tuple[
 
 
 def rank_lists(lists: Dataset, scores: Sequence[Any]) -> RankedLists:
-    """Return the documents of the lists, ranked by the scores of each system."""
+    """Return the documents of the lists, ranked by the scores of each system, for the query explorer."""
     spans = list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))
     top = np.zeros((len(scores), len(spans), FIRST), dtype=np.uint16)
     for s, own in enumerate(scores):
@@ -120,14 +120,14 @@ def explorer(
 
 
 def _systems(table: Any, results: Sequence[Any]) -> dict[System, dict[int | None, list[Any]]]:
-    """Return, for each row of the table, the runs that have values per query, by fold."""
+    """Return, for each system of the query explorer, the runs that have values per query, by fold."""
     here = [run for run in results if run.cell.label == table.data]
     systems = {(row.model, row.loss): _by_fold(here, row.model, row.loss) for row in table.rows}
     return {name: folds for name, folds in systems.items() if folds}
 
 
 def _by_fold(runs: Sequence[Any], model: str, loss: str) -> dict[int | None, list[Any]]:
-    """Return the runs of a row that have values per query, by fold, sorted by seed."""
+    """Return the runs of a system that have values per query: by fold, and sorted by seed."""
     folds: dict[int | None, list[Any]] = {}
     for run in sorted(runs, key=lambda run: run.cell.seed):
         if (run.cell.model, run.cell.loss) == (model, loss) and _kept_values(run):
@@ -150,7 +150,7 @@ def _places(systems: Mapping[System, Mapping[int | None, Sequence[Any]]]) -> dic
 def _lists(
     systems: Mapping[System, Mapping[int | None, Sequence[Any]]], places: Mapping[Key, int], root: Any
 ) -> tuple[RankedLists | None, str]:
-    """Return labels, ids and first documents of each query, and an empty text; if this fails, None and the reason."""
+    """Return the ranked lists of each query, and an empty text; if this fails, return None and the reason."""
     cell = next(iter(next(iter(systems.values())).values()))[0].cell
     labels: list[Any] = [()] * len(places)
     ids: list[Any] = [None] * len(places)
@@ -160,7 +160,7 @@ def _lists(
         try:
             test = read_recipe_data(cell.data, binary=cell.binary, fold=fold, root=root).test
         except (OSError, ValueError):
-            return None, f"The data set {cell.data} was not found when the page was written; see --data-root."
+            return None, f"The data set {cell.data} was not found when the page was written; try --data-root."
         assert test is not None  # `read_recipe_data` checks it
         collection = test.texts
         where = [places.get((fold, str(query))) for query in test.qids.tolist()]
@@ -175,7 +175,7 @@ def _lists(
             try:
                 scores = run.scores
             except ValueError:
-                return None, "The results do not contain the scores of documents; packed results leave them out."
+                return None, "The results do not contain the scores of documents. Packed results contain no scores."
             if len(scores) != len(test.labels) or run.queries.tolist() != test.qids.astype(str).tolist():
                 return (
                     None,
@@ -216,7 +216,7 @@ def _beginning(texts: Any, name: str) -> str:
 
 
 def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Return the sorted indices of the queries that differ most; `values` is `(systems, queries)`."""
+    """Return the sorted indices of the queries whose `values`, `(systems, queries)`, differ most between systems."""
     if values.shape[1] <= most:
         return np.arange(values.shape[1])
     apart = np.where(np.isnan(values), -np.inf, values).max(0) - np.where(np.isnan(values), np.inf, values).min(0)
@@ -224,7 +224,10 @@ def _most_different(values: NDArray[np.float64], most: int) -> NDArray[np.int64]
 
 
 def _coded(values: NDArray[np.float64]) -> dict[str, Any]:
-    """Encode values `(systems, queries)` as 16-bit numbers on the scale from lowest to highest; one text per system."""
+    """Encode values of queries, `(systems, queries)`, as 16-bit numbers from the lowest to the highest value.
+
+    The result has one text per system.
+    """
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     step = (high - low) / (SKIPPED - 1) or 1.0

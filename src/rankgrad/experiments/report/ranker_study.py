@@ -28,7 +28,7 @@ _TRAINING_LISTS = 1000  # maximum number of training lists by which the best sin
 
 
 class ScoredRanker(NamedTuple):
-    """A ranker, and its scores of the lists."""
+    """A ranker of a page, with its scores of the documents."""
 
     name: str
     scores: NDArray[Any]  # (documents,)
@@ -36,14 +36,14 @@ class ScoredRanker(NamedTuple):
 
 
 class RankerRun(NamedTuple):
-    """Training of a ranker, in the form that `chart_data` reads."""
+    """Training run of a ranker, in the form that `chart_data` reads."""
 
     cell: Cell
     history: list[dict[str, float]]  # one row per epoch; the key `epoch` has the number of the epoch or tree
     learned: Mapping[str, Any]  # parameters that the loss has learned
 
 
-class Comparison(NamedTuple):
+class RankerComparison(NamedTuple):
     """Rankers on the same lists: numbers, rows of the overview, a table, and the data of the query explorer."""
 
     found: dict[str, Evaluation]  # evaluation by name of the ranker
@@ -64,8 +64,8 @@ def compare_rankers(
     heads: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     show_lists: bool = True,
-) -> Comparison:
-    """Evaluate rankers on the same lists.
+) -> RankerComparison:
+    """Evaluate rankers on the same lists, for the page of a demo or of a run.
 
     Args:
         data: name of the data set.
@@ -73,7 +73,7 @@ def compare_rankers(
         rankers: rankers with their scores.
         metrics: metrics; intervals are shown for the first metric.
         title: title of the table.
-        pair: names of the rankers A and B that the query explorer shows at first, with the worst query of B first.
+        pair: names of the rankers A and B that the query explorer shows at first; the worst query of B is first.
         kind: kind of the rows, such as `ranker` or `trial`.
         heads: headings of additional columns.
         notes: additional notes of the table.
@@ -101,7 +101,7 @@ def compare_rankers(
     ranked = rank_lists(lists, [ranker.scores for ranker in rankers]) if show_lists else None
     places = [[ranker.name for ranker in rankers].index(name) for name in pair]
     explored = explorer(queries, ranked, "" if show_lists else LEFT_OUT, order="worst") | {"pair": places}
-    return Comparison(found, overview, table, explored)
+    return RankerComparison(found, overview, table, explored)
 
 
 def baselines(train: Dataset | None, lists: Dataset, metric: str, seed: int = 0) -> list[ScoredRanker]:
@@ -121,13 +121,23 @@ def baselines(train: Dataset | None, lists: Dataset, metric: str, seed: int = 0)
 
     features = range(some.features.shape[1])
     best = max(((sign, place) for sign in (1, -1) for place in features), key=lambda one: quality(
-        one[0] * np.asarray(some.features[:, one[1]])
+        _missing_last(one[0] * np.asarray(some.features[:, one[1]]))
     ))  # fmt: skip
-    return [*found, ScoredRanker(FEATURE, best[0] * np.asarray(lists.features[:, best[1]]))]
+    return [*found, ScoredRanker(FEATURE, _missing_last(best[0] * np.asarray(lists.features[:, best[1]])))]
+
+
+def _missing_last(column: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of a feature as scores; a missing value is below all other values."""
+    missing = np.isnan(column)
+    if not missing.any():
+        return column
+    lowest = column.min(where=~missing, initial=np.inf)
+    below = np.nextafter(lowest, -np.inf) if np.isfinite(lowest) else 0.0
+    return np.where(missing, below, column)
 
 
 def conventions(metrics: Sequence[str], text: bool = False) -> tuple[str, ...]:
-    """Return notes with the conventions of the metrics; metrics with the same conventions share a note.
+    """Return notes of a table about the conventions of metrics; metrics with the same conventions share a note.
 
     Args:
         metrics: specs of the metrics.
@@ -147,7 +157,7 @@ def read_history(folder: Path, unit: str) -> list[dict[str, float]]:
 
     Args:
         folder: folder of the run.
-        unit: key of the number of the epoch or tree in the log; in the rows, the key is `epoch`.
+        unit: key in the log that has the number of the epoch or tree; in the rows, this key is `epoch`.
     """
     rows: list[dict[str, float]] = []
     path = folder / LOG
@@ -165,7 +175,7 @@ def read_history(folder: Path, unit: str) -> list[dict[str, float]]:
 def run_of(
     data: str, name: str, history: list[dict[str, float]], metric: str, learned: Mapping[str, Any] = _NOTHING
 ) -> RankerRun:
-    """Return the training of a ranker in the form that the learning curves need.
+    """Return the training run of a ranker in the form that the learning curves need.
 
     Args:
         data: name of the data set.
@@ -179,7 +189,7 @@ def run_of(
 
 
 def lists_of(parts: Mapping[str, Dataset]) -> str:
-    """Return the number of lists and documents of each part, as one sentence.
+    """Return a sentence for the page: the number of lists and documents of each part of the data.
 
     Example:
         >>> from rankgrad.data import synthetic
@@ -193,7 +203,7 @@ def lists_of(parts: Mapping[str, Dataset]) -> str:
 
 
 def number(result: Evaluation, metric: str) -> str:
-    """Return the mean with its interval, as in `0.5012 (95% interval 0.4870 to 0.5151)`."""
+    """Return the mean of a metric with its interval as text: `0.5012 (95% interval 0.4870 to 0.5151)`."""
     name = str(parse_metric(metric))
     low, high = result.intervals[name]
     return f"{result.means[name]:.4f} (95% interval {low:.4f} to {high:.4f})"

@@ -14,14 +14,14 @@ _SENTENCES = 3  # maximum number of data sets that the summary names
 
 
 def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limit: int = 1_200_000) -> Study:
-    """Gather the data of a page from results.
+    """Gather the data of the page of an experiment from its results.
 
     Args:
         results: return value of `rankgrad.experiments.runs.results.read_results`, with a recipe.
         name: name of the study, used for its files.
         root: folder of the data sets, for the labels of the documents.
         lists: if False, the page has no ranked lists.
-        limit: maximum number of characters of all query explorers together; queries beyond it are left out.
+        limit: maximum number of characters of all query explorers together; queries above this limit are left out.
     """
     recipe, final = results.recipe, results.final()
     # A refit has no validation lists, so the curves of the chosen tuning runs are shown.
@@ -69,14 +69,14 @@ def study(results: Any, name: str, *, root: Any = None, lists: bool = True, limi
 
 
 def _averaged(recipe: Any) -> str:
-    """Return `folds`, `seeds`, `folds and seeds` or an empty text: the means are computed over these."""
+    """Name what the means of an experiment are computed over: `folds`, `seeds`, `folds and seeds` or an empty text."""
     several = [("folds", any(len(source.folds) > 1 for source in recipe.data))]
     several += [("seeds", any(len(source.seeds) > 1 for source in recipe.data))]
     return " and ".join(name for name, some in several if some)
 
 
 def _summary(made: list[Table], overview: chart_data.Rows, against: str) -> Iterator[str]:
-    """Yield sentences about the results: best row of each data set, tests, and differences from the paper."""
+    """Yield sentences about an experiment: best row of each data set, tests, and differences from the paper."""
     if any(table.form for table in made):
         yield f"The reduced recipe ran: {len({(row['data'], row['row']) for row in overview})} rows have numbers."
         return

@@ -12,7 +12,7 @@ from rankgrad.experiments.report.page_content import INTERVALS, Study
 from rankgrad.experiments.report.query_explanations import explain_queries
 from rankgrad.experiments.report.ranker_study import (
     MODEL,
-    Comparison,
+    RankerComparison,
     ScoredRanker,
     baselines,
     compare_rankers,
@@ -98,7 +98,7 @@ def training_study(
 
 
 def validation_metric(settings: Mapping[str, Any]) -> str:
-    """Return the validation metric of a run; nDCG@10 if the run has a custom metric."""
+    """Return the validation metric of a training run; nDCG@10 if the run has a custom metric."""
     try:
         return str(parse_metric(settings.get("metric", "nDCG@10")))
     except (ValueError, TypeError):
@@ -106,7 +106,7 @@ def validation_metric(settings: Mapping[str, Any]) -> str:
 
 
 def ranker_name(settings: Mapping[str, Any]) -> str:
-    """Return the name of a ranker: its model and, if it has one, its loss."""
+    """Return the name of a ranker on the page of a run: its model and, if its settings have a loss, the loss."""
     loss = settings.get("loss")
     return f"{settings.get('model', 'ranker')}{f', {loss}' if loss else ''}"
 
@@ -118,7 +118,7 @@ def _summary(
     data: str,
     metric: str,
     where: str | None,
-    compared: Comparison | None,
+    compared: RankerComparison | None,
     parts: Mapping[str, Dataset],
 ) -> Iterator[str]:
     shown = short(metric, [metric])
@@ -159,6 +159,6 @@ def _facts(model: TrainedModel, history: list[dict[str, float]], parts: Mapping[
 
 
 def recorded_means(data: str, ranker: str, known: Mapping[str, float]) -> PlainTable:
-    """Return the table of a run whose lists cannot be read: the means that the run recorded."""
+    """Return the table of a training run whose lists cannot be read: the means that the run recorded."""
     fields = tuple(Field(f"{value:.4f}", value) for value in known.values())
     return PlainTable(f"{data}, test lists", ("ranker", *known), ((Field(ranker), *fields),) if known else ())

@@ -12,7 +12,7 @@ from rankgrad.experiments.report import chart_data
 from rankgrad.experiments.report.page_content import INTERVALS, Study
 from rankgrad.experiments.report.ranker_study import (
     MODEL,
-    Comparison,
+    RankerComparison,
     ScoredRanker,
     baselines,
     compare_rankers,
@@ -29,10 +29,10 @@ from rankgrad.experiments.tuning import Trial, read_trials
 from rankgrad.metrics import parse_metric
 from rankgrad.models.registry import load
 
-DEFAULT = "default settings"  # name of the trial that has no drawn settings
+DEFAULT = "default settings"  # name of the trial with the default settings
 _EVALUATED = 10  # number of trials that are evaluated again, to compute their intervals
 _PANELS = 6  # maximum number of settings with a chart
-_TRIALS = 10  # minimum number of trials with drawn settings for the importance of settings
+_TRIALS = 10  # minimum number of trials, without the default settings, for the importance of settings
 
 
 def tuning_study(
@@ -112,7 +112,7 @@ def tuning_study(
 
 
 def _ordered(tried: list[Trial], metric: str) -> tuple[list[Trial], list[Trial]]:
-    """Return each trial after its last round, best first, and all trials of all rounds.
+    """Return each trial of a search after its last round, best first, and all trials of all rounds.
 
     The trials of the last round are before all other trials. Trials whose loss was not finite are left out.
     """
@@ -143,15 +143,15 @@ def _compared(
     called: Mapping[str, str],
     metric: str,
     lists: bool,
-) -> Comparison:
-    """Evaluate trials on the validation lists, for their intervals."""
+) -> RankerComparison:
+    """Evaluate trials on the validation lists, because the page shows an interval for each trial."""
     scored = [ScoredRanker(called[trial.name], models[trial.name].score_lists(validation)) for trial in again]
     pair = scored[-1].name, scored[0].name
     return compare_rankers(data, validation, scored, [metric], title="", pair=pair, kind="trial", show_lists=lists)
 
 
 def _plain_overview(data: str, again: list[Trial], called: Mapping[str, str], metric: str) -> chart_data.Rows:
-    """Return the rows of the overview without intervals, if the lists cannot be read."""
+    """Return the rows of the overview of trials if the lists cannot be read. The rows have no intervals."""
     rows = []
     for trial in again:
         name = called[trial.name]
@@ -166,7 +166,7 @@ def _summary(
     data: str,
     shown: str,
     metric: str,
-    tested: Comparison | None,
+    tested: RankerComparison | None,
     tried: list[Trial],
 ) -> Iterator[str]:
     best, default = ordered[0], next((trial for trial in ordered if not trial.drawn), None)
@@ -209,7 +209,7 @@ def _trial_table(
 
 
 def _importance(tried: list[Trial], metric: str, unit: str) -> Iterator[PlainTable]:
-    """Yield the importance of the settings in the first round, if there are enough trials."""
+    """Yield the table of the importance of settings in the first round of a search, if there are enough trials."""
     first = min(trial.epochs for trial in tried)
     drawn = [trial for trial in tried if trial.drawn and trial.epochs == first]
     if len(drawn) < _TRIALS or len({trial.value for trial in drawn}) < 2:
@@ -223,7 +223,7 @@ def _importance(tried: list[Trial], metric: str, unit: str) -> Iterator[PlainTab
     notes = (
         f"A random forest predicts {metric} of the {len(drawn)} trials after {first} {unit}s from their settings; its "
         f"out-of-bag R² is {fit:.2f}{low}",
-        "importance: if the values of a setting are shuffled, the forest's R² drops; share of this drop in all drops",
+        "importance: share of a setting in the drops of R²; R² drops if the values of a setting are shuffled",
         f"trend: rank correlation of a setting with {metric}",
     )
     yield PlainTable("Importance of the settings", ("setting", "importance", "trend"), tuple(rows), notes)

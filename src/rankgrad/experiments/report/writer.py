@@ -20,7 +20,7 @@ QUERIES = 1_200_000  # maximum number of characters of all query explorers of a 
 
 
 def find_results(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the path itself if it contains results, otherwise the results folders and packed files in this folder.
+    """Return the path itself if it contains results, otherwise the results folders and packed files in the folder.
 
     Example:
         >>> find_results("no/such/results")
@@ -40,7 +40,7 @@ def find_results(path: str | os.PathLike[str]) -> list[Path]:
 def gather(
     path: str | os.PathLike[str], *, recipes: Sequence[Recipe] = (), root: Any = None, lists: bool = True
 ) -> list[Study]:
-    """Gather the studies in a folder.
+    """Gather the studies of a report from the results in a folder.
 
     Args:
         path: path of results, as for `find_results`.
@@ -56,7 +56,7 @@ def gather(
         if results.recipe is None:
             bad_value(str(place), f"contain {RECIPE}, the recipe of the run", "none")
         if recipe is not None and not results.final():
-            bad_value("recipe", f"have a final run in {place}", recipe.name)
+            bad_value("recipe", f"have a finished final run in {place}", f"the recipe {recipe.name}")
         if results.final():
             name = place.name.removesuffix(PACKED)
             if recipe is not None:
@@ -68,7 +68,7 @@ def gather(
 
 
 def write_page(studies: Sequence[Study], out: str | os.PathLike[str]) -> Path:
-    """Write the page: one HTML file that contains everything."""
+    """Write the page of a report: one HTML file that contains everything."""
     out = Path(out)
     with writing_output(out) as file, naming(out):
         file.write(page(studies).encode())
@@ -92,7 +92,7 @@ def write_tables(studies: Sequence[Study], folder: str | os.PathLike[str]) -> li
 def write_figures(studies: Sequence[Study], folder: str | os.PathLike[str]) -> list[Path]:
     """Write each chart for each data set and model as SVG and PNG, `<study>-<chart>-<data>-<model>.svg`.
 
-    The name of a chart of all models has no model.
+    If a chart shows all models, its file name contains no model.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
     written = []

@@ -13,13 +13,13 @@ FORMAT = 1  # version of the result files; a new version changes the key of ever
 
 
 def data_label(data: str, binary: bool) -> str:
-    """Return the name of a data set in tables: WEB30K-b is WEB30K with binary labels."""
+    """Return the name of a cell's data set in tables: WEB30K-b is WEB30K with binary labels."""
     return f"{loading.data_label(data)}{'-b' if binary else ''}"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training run: data set and fold, ranker, loss, settings, seed.
+    """One training run of a recipe: data set and fold, ranker, loss, settings, seed.
 
     Example:
         >>> cell = Cell("MQ2008", False, 1, "MLP", "LambdaLoss", None, {"seed": 0}, ("nDCG@10",), "tune", False, 0)
@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Name of the data set in tables."""
+        """Name of the cell's data set in tables."""
         return data_label(self.data, self.binary)
 
     @property

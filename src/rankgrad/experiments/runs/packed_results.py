@@ -35,7 +35,9 @@ def archive_members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes
                 # A sparse file may be much larger than its stored content.
                 if not (entry.isreg() or entry.isdir()) or entry.issparse():
                     bad_value(
-                        str(file), "contain only plain files", f"{entry.name!r}, a link, a device or a sparse file"
+                        str(file),
+                        "contain only plain files",
+                        f"the entry {entry.name!r}, which is a link, a device or a sparse file",
                     )
                 if entry.isfile():
                     content = archive.extractfile(entry)
@@ -46,14 +48,14 @@ def archive_members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes
 
 
 class _Unpacked:
-    """Reader that unpacks the bytes of an xz file from the start to the end."""
+    """Reader that unpacks packed results (an xz file) from the start to the end."""
 
     def __init__(self, packed: Any, name: Path, limit: int) -> None:
         self.packed, self.name, self.limit, self.left = packed, name, limit, limit
         self.unpacker = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MEMORY)
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, at most `size`; at the end of the file, return no bytes."""
+        """Return the next unpacked bytes, at most `size`; at the end of the file, return no bytes."""
         while not self.unpacker.eof:
             packed = self.packed.read(1 << 16) if self.unpacker.needs_input else b""
             if self.unpacker.needs_input and not packed:
@@ -91,10 +93,10 @@ def _array(content: bytes) -> NDArray[Any]:
         bad_value("array", "have format version (1, 0)", version)
     shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     if len(shape) != 1 or dtype.kind not in "fU" or dtype.itemsize == 0:
-        bad_value("array", "have one dimension, with numbers or texts", f"{dtype} of shape {shape}"[:80])
+        bad_value("array", "have one dimension, and contain numbers or texts", f"{dtype} of shape {shape}"[:80])
     size = len(content) - stream.tell()
     if shape[0] < 0 or shape[0] * dtype.itemsize != size:
-        bad_value("array", f"contain {shape[0]} values of {dtype.itemsize} bytes", f"{size} bytes")
+        bad_value("array", f"contain {shape[0]} values of {dtype.itemsize} bytes each", f"{size} bytes")
     found = np.frombuffer(content, dtype=dtype, offset=stream.tell())
     if dtype.kind == "f":
         large = np.abs(found, where=~np.isnan(found), out=np.zeros(len(found)))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 @lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the commit of this package, with `-dirty` if files were changed; for an installed package, the version.
+    """Return the commit of this package for a result, with `-dirty` if files were changed.
 
-    If the environment variable `RANKGRAD_COMMIT` is set, its value is returned. Set it for a copy of the files without
-    the Git history.
+    For an installed package, the version is returned. If the environment variable `RANKGRAD_COMMIT` is set, the value
+    of this variable is returned. Set this variable for a copy of the files without the Git history.
     """
     if given := os.environ.get("RANKGRAD_COMMIT"):
         return given
@@ -35,7 +35,7 @@ def _git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that can change results."""
+    """Return, for the provenance of a result, the versions of Python and of packages that can change results."""
     found = {"python": platform.python_version()}
     for name in ("rankgrad", "torch", "numpy", "numba", "lightning-fabric"):
         try:
@@ -47,7 +47,7 @@ def versions() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """Return a description of the machine: processor, number of cores and operating system."""
+    """Describe the machine of a result: processor, number of cores and operating system."""
     chip = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -58,7 +58,7 @@ def machine() -> str:
 
 
 def reset_peak() -> bool:
-    """Reset the measured peak memory of this process; return False if the system does not support this."""
+    """Reset the peak memory of this process before a cell is run; return False if the system does not support this."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -67,7 +67,10 @@ def reset_peak() -> bool:
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes, since `reset_peak` or since the process start; 0 if unknown."""
+    """Return the peak memory of this process in bytes, for the result of a cell; 0 if it is unknown.
+
+    The peak is measured since the last call of `reset_peak`, or since the process started.
+    """
     try:
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

@@ -56,7 +56,7 @@ def _cell(cell: dict[str, Any]) -> None:
 
 def _mapping(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        bad_type(name, "be an object", repr(value)[:40])
+        bad_type(name, "be a JSON object", repr(value)[:40])
     _name(f"keys of {name}", "".join(value))  # in JSON, keys are text
     return value
 

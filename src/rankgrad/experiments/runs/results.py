@@ -58,17 +58,17 @@ class CellResult:
     file: str = field(default="result", repr=False, compare=False)  # name of the file in error messages
 
     def values(self, metric: str) -> NDArray[np.float64]:
-        """Return the value of the metric per query, `(lists,)`; NaN for a skipped query."""
+        """Return the value of a metric of the cell for each test query, `(lists,)`; NaN for a skipped query."""
         return np.asarray(self._array(str(parse_metric(metric))), dtype=np.float64)
 
     @property
     def queries(self) -> NDArray[np.str_]:
-        """Ids of the test queries, `(lists,)`."""
+        """Ids of the test queries of the cell, `(lists,)`."""
         return self._array("queries")
 
     @property
     def scores(self) -> NDArray[np.float32]:
-        """Scores of the test documents, in the order of the data, `(documents,)`."""
+        """Scores of the test documents of the cell, in the order of the data, `(documents,)`."""
         return self._array("scores")
 
     @cached_property
@@ -78,7 +78,7 @@ class CellResult:
     def _array(self, name: str) -> Any:
         if name not in self._read:
             kept = ", ".join(self._read) or "none"
-            bad_value("array", f"be an array of {self.file} ({kept}), the result of {self.cell}", repr(name))
+            bad_value(f"the result of {self.cell} ({self.file})", f"contain the array {name!r}", f"arrays: {kept}")
         return self._read[name]
 
 
@@ -88,7 +88,7 @@ class Results:
 
     recipe: Recipe | None
     cells: list[CellResult]
-    missing: list[Cell]  # cells without a result; final cells are listed only after their tuning cells have run
+    missing: list[Cell]  # cells without a result; a final cell is listed only after its tuning cells have run
     failed: dict[str, str] = field(default_factory=dict)  # traceback of each failed cell, by its key
 
     def final(self) -> list[CellResult]:
@@ -133,7 +133,7 @@ def read_results(path: str | os.PathLike[str], recipe: Recipe | None = None) -> 
 
 
 def chosen_results(recipe: Recipe, results: Mapping[str, CellResult]) -> list[Any]:
-    """Return the tuning result with the best validation value, for each data set, fold, ranker and loss.
+    """Return the best tuning result of each data set, fold, ranker and loss of a recipe, by its validation value.
 
     A row is left out until all settings of the row have been tried. Therefore all rows are tuned equally.
     """
@@ -162,8 +162,9 @@ def pack(
 ) -> int:
     """Write all results of a folder to one small `.tar.xz` file, which `unpack` reads.
 
-    Values per query become float32. Scores are left out by default. Without `history`, only the final runs with
-    seed 0 keep their learning curves, and numbers are rounded to four digits. Equal results give equal files.
+    Values per query become float32. Scores are left out by default. Equal results give equal files. If `history` is
+    False, the file is smaller: only the learning curves of final runs with seed 0 are written, and the numbers of these
+    curves and the values per query are rounded to four digits.
 
     Returns:
         Number of results.

@@ -46,7 +46,7 @@ def run_cell(
     device: str | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Run a cell and write `cells/<key>.json`; for a final cell, also `cells/<key>.npz`.
+    """Run a cell and write `cells/<key>.json`; for a final cell, also write `cells/<key>.npz`.
 
     A tuning cell never uses the test lists. If the loss of a tuning cell is not finite, the validation value
     of the result is NaN. In a final cell, a loss that is not finite is an error.
@@ -55,8 +55,8 @@ def run_cell(
         cell: cell to run; a cell that has a result is not run again.
         folder: folder of the results.
         root: folder of the data sets.
-        device: device to use; None: the device in the cell's settings, or the CPU if the settings have no device. This
-            argument is written to the result, but does not change the key of the cell.
+        device: device to use; None: the device in the cell's settings, or the CPU if the settings have no device. The
+            device is written to the result, but does not change the key of the cell.
         cache: folder for memory-mapped copies of the data.
     """
     import torch
@@ -125,7 +125,7 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
 def _read_lists(
     data: str, binary: bool, fold: int | None, root: str | None, cache: str | None
 ) -> tuple[Splits, tuple[str, ...]]:
-    """Return the lists of a cell, and the warnings about them; both are cached for the next cells of this process."""
+    """Return the lists of a cell, and the warnings of the reader. Both are cached for later cells of this process."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         splits = data_sets.read_recipe_data(data, binary=binary, fold=fold, root=root, cache=cache)
@@ -161,7 +161,10 @@ def _training_record(trained: TrainedCell) -> dict[str, Any]:
 
 
 def _median(seconds: list[float]) -> float:
-    """Return the median seconds per epoch, or 0 if there are none. A mean would include the compilation of kernels."""
+    """Return the median of the seconds per epoch of a cell, or 0 if no times are known.
+
+    A mean would include the compilation of kernels.
+    """
     return float(np.median(seconds)) if seconds else 0.0
 
 

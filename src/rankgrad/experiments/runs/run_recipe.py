@@ -43,7 +43,7 @@ def run_recipe(
     device: str | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Iterator[CellProgress]:
-    """Run the cells of a recipe that have no result; yield the progress after each cell.
+    """Run the cells of a recipe, and yield the progress after each cell; a cell that has a result is not run again.
 
     The tuning cells are run first. The final cells of a row are run only after all settings of the row have been
     tried. Therefore all rows are tuned equally. The traceback of a failed cell is written to `failed/`. The next call
@@ -69,7 +69,8 @@ def run_recipe(
             result = None if error else read_cell_result(cell, folder)
             if result is None:
                 path = result_file(cell, folder)
-                error = error or f"{path} was not written: all machines must share this folder\n"
+                how = "all machines must share this folder"
+                error = error or f"{path} must exist after the cell has run ({how}); got no such file\n"
                 write_bytes(failure_file(cell, folder), f"{cell}\n\n{error}".encode())
             done += 1
             yield CellProgress(cell, result, error, done, total)
@@ -85,7 +86,7 @@ def _stages(recipe: Recipe, folder: Path) -> Iterator[list[Cell]]:
 
 @contextmanager
 def lock_results(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """Lock the results folder for one run, remove incomplete files of killed runs, and write the recipe file."""
+    """Lock the results folder of a recipe, remove incomplete files of killed runs, and write the recipe file."""
     with locked(folder):
         for place in (folder / CELLS, folder / FAILED):
             clear_leftovers(place)

@@ -1,4 +1,4 @@
-"""Write and read a small summary of an experiment: values per query of its first metric, and means of the others.
+"""Write and read a small summary of an experiment: the first metric per query, and means of the other metrics.
 
 `pack` stores complete results. A summary stores only the numbers that tables and tests need. For thousands of runs, it
 is one file of a few hundred kilobytes. A value has 16 bits. The values of a query are next to each other, because a
@@ -38,11 +38,11 @@ class RowSummary:
     model: str
     loss: str
     values: RunValues  # values of the first metric
-    means: Mapping[str, NDArray[np.float64]]  # mean of each metric over the queries, (folds, seeds)
+    means: Mapping[str, NDArray[np.float64]]  # mean over the queries, (folds, seeds), by metric
     chosen: tuple[Mapping[str, Any], ...]  # searched settings that validation chose, per fold
     trials: int  # number of combinations of settings that were tried per fold
     seconds: float  # mean seconds of training per run
-    epoch_seconds: float  # median over the runs of the seconds per epoch; 0 if unknown
+    epoch_seconds: float  # seconds per epoch, median over the runs; 0 if unknown
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ class Summary:
     machines: Mapping[str, int]  # number of runs per machine
 
     def row(self, data: str, model: str, loss: str) -> RowSummary:
-        """Return the row of a data set, a ranker and a loss."""
+        """Return the row of the summary for a data set, a ranker and a loss."""
         for each in self.rows:
             if (each.data, each.model, each.loss) == (data, model, loss):
                 return each
-        bad_value("row", "be a row of the summary", repr((data, model, loss)))
+        bad_value("row", "be a row of the summary (data set, ranker, loss)", repr((data, model, loss)))
 
 
 def write_summary(results: Results, file: str | os.PathLike[str]) -> int:
-    """Write the summary of results; return the number of complete rows."""
+    """Write the summary of an experiment from its results; return the number of complete rows."""
     recipe = results.recipe
     if recipe is None:
         bad_value("results", "contain a recipe", "none")
@@ -126,7 +126,7 @@ def write_summary(results: Results, file: str | os.PathLike[str]) -> int:
 
 
 def read_summary(file: str | os.PathLike[str]) -> Summary:
-    """Read a summary that `write_summary` wrote."""
+    """Read a summary of an experiment, which `write_summary` wrote."""
     try:
         text, _, body = lzma.decompress(Path(file).read_bytes()).partition(b"\n")
         header = json.loads(text)
@@ -136,7 +136,7 @@ def read_summary(file: str | os.PathLike[str]) -> Summary:
         rows = header["rows"]
         values = np.frombuffer(body, dtype=np.uint16)
         if len(values) != sum(row["shape"][0] * row["shape"][1] for row in rows):
-            bad_value("values", "be as many as the rows of the summary need", f"{len(values)} values")
+            bad_value("number of values", "match the rows of the summary", len(values))
         found: dict[int, NDArray[np.uint16]] = {}
         for places in _groups(rows):
             seeds, queries = sum(rows[place]["shape"][0] for place in places), rows[places[0]]["shape"][1]
@@ -161,15 +161,19 @@ def _row(row: Mapping[str, Any], stored: NDArray[np.uint16]) -> RowSummary:
 
 
 def _stored(values: NDArray[np.float64]) -> tuple[NDArray[np.uint16], float]:
-    """Return the values as 16-bit integers, and the size of one unit: 0.0001, or more if a value is above 6.5."""
+    """Return the values of a summary as 16-bit integers, and their unit: 0.0001, or more if a value is above 6.5."""
     if (values < 0).any():
-        bad_value("metric", "have no negative values, because a summary cannot store them", float(np.nanmin(values)))
+        bad_value(
+            "metric",
+            "have no negative values, because a summary cannot store negative values",
+            float(np.nanmin(values)),
+        )
     scale = max(1e-4, float(np.nanmax(values, initial=0.0)) / _LARGEST)
     return np.where(np.isnan(values), _MISSING, np.round(np.nan_to_num(values) / scale)).astype(np.uint16), scale
 
 
 def _groups(rows: list[dict[str, Any]]) -> list[list[int]]:
-    """Return the indices of the rows of each data set."""
+    """Return, for each data set of the summary, the indices of its rows."""
     groups: dict[str, list[int]] = {}
     for place, row in enumerate(rows):
         groups.setdefault(row["data"], []).append(place)
@@ -181,7 +185,7 @@ def _same_lists(rows: list[dict[str, Any]], blocks: list[NDArray[np.uint16]]) ->
 
 
 def _searched(recipe: Recipe, run: CellResult) -> dict[str, Any]:
-    """Return the searched settings of a run and, if the loss has variants, the variant of the run."""
+    """Return, for the summary, the searched settings of a run and, if the loss has variants, the variant."""
     model = {**recipe.models, **{k: v for source in recipe.data for k, v in source.models.items()}}[run.cell.model]
     found = {name: run.cell.settings[name] for name in model.searched(recipe.search) if name in run.cell.settings}
     return found | ({"loss": run.cell.variant} if run.cell.variant is not None else {})

@@ -3,7 +3,7 @@
 - `table` computes a table from results, and `footnotes` writes the notes of a table.
 - `published` reads the numbers that papers print.
 - `text` writes a table for the terminal and in Markdown; `latex` writes a table in LaTeX.
-- `plain_table` is a table of texts and numbers, for the pages of single runs.
+- `plain_table` defines a table of texts and numbers, for the pages of single runs.
 """
 
 from rankgrad import moved

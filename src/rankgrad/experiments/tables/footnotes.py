@@ -41,13 +41,15 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
         from rankgrad.experiments.tables import published
 
         source = published.load_published(recipe.answers)
-        yield f"paper: as printed in {source.paper}, {source.table}; diff: ours - paper"
+        yield f"paper: as printed in {source.paper}, {source.table}; diff: ours minus paper"
     for row, why in recipe.later.items():
         yield f"Not run: {row}: {why}"
 
 
 def short(metric: str, among: Sequence[str]) -> str:
-    """Return the name of a metric without its options if no other metric has that name; otherwise with its options.
+    """Return the name of a metric for notes and tables, without its options if no other metric has the same name.
+
+    Otherwise, the name with the options is returned.
 
     Example:
         >>> short("nDCG(gain='linear')@10", ["nDCG(gain='linear')@10", "nDCG@5"])
@@ -58,12 +60,12 @@ def short(metric: str, among: Sequence[str]) -> str:
 
 
 def _averaged(table: "Table", kind: str, seeds: Mapping[str, tuple[int, ...]]) -> str:
-    folds = "" if table.folds == (None,) else f"{_count(len(table.folds), 'fold')} ({_listed(table.folds)}) and "
+    folds = "" if table.folds == (None,) else f", {_count(len(table.folds), 'fold')} ({_listed(table.folds)})"
     what = "the standard deviation over seeds" if kind == "deviation" else "the 95% interval over seeds (Student's t)"
     spread = f"; ± is {what}" if any(len(each) > 1 for each in seeds.values()) else ""
     usual = Counter(seeds.values()).most_common(1)[0][0]
     others = [f"; {model}: {_seeds(each)}" for model, each in seeds.items() if each != usual]
-    return f"Means over {folds}{_seeds(usual)} of test queries{''.join(others)}{spread}"
+    return f"Means over test queries{folds} and {_seeds(usual)}{''.join(others)}{spread}"
 
 
 def _tuned(table: "Table", recipe: "Recipe") -> Iterator[str]:
@@ -74,8 +76,8 @@ def _tuned(table: "Table", recipe: "Recipe") -> Iterator[str]:
     if set(tried) == {(1,)}:
         yield "Tuning: none; settings are those of the recipe"
         return
-    variants = ", variants of the loss included" if any(row.variants for row in ours) else ""
-    chosen = f"chosen by {recipe.choose} on validation with seed {table.seeds[0]}"
+    variants = " (with the variants of the loss)" if any(row.variants for row in ours) else ""
+    chosen = f"chosen by {recipe.choose} on the validation lists with seed {table.seeds[0]}"
     yield f"Tuning: {_span(usual)} tried for each row{where}{variants}, {chosen}"
     if odd := [f"{_span(each)} for {_row(row)}" for row, each in zip(ours, tried, strict=True) if each != usual]:
         yield f"Tuning is not equal: {', '.join(odd)}"
@@ -138,7 +140,7 @@ def _tested(table: "Table", tests: "Significance", seeds: Mapping[str, tuple[int
         yield f"Detectable: one uncorrected test finds {what} with 80% power"
     if single:
         whose = "" if len(single) == len(seeds) else f" ({', '.join(single)})"
-        yield f"One seed{whose}: the tests compare these trained models; a training with another seed may differ"
+        yield f"One seed{whose}: the tests compare these trained models; models with another seed may differ"
 
 
 def _missing(table: "Table", tests: "Significance") -> Iterator[str]:

@@ -1,4 +1,4 @@
-r"""Write a table in LaTeX: one or more `table*`, each at most one page of `article`. The only package is `booktabs`."""
+r"""Write a table in LaTeX: one or more `table*`, each at most one page of `article`. Only `booktabs` is needed."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ def latex(table: "Table") -> str:
 
 
 def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the LaTeX lines of some rows and metrics. If there are several models, each model has a heading."""
+    """Yield the LaTeX lines of some rows and metrics. If the table has several models, each model has a heading."""
     numbers = [column for group in groups for column in group]
     several, before = len({row.model for row in table.rows}) > 1, None
     yield rf"\begin{{tabular}}{{l{'r' * len(numbers)}}}"
@@ -69,7 +69,7 @@ def _tabular(table: "Table", rows: range, groups: Sequence[Group]) -> Iterator[s
 
 
 def _heads(groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the headings: first the metrics; then, if a metric has several columns, the headings of the columns."""
+    """Yield the LaTeX headings: first the metrics and then, if a metric has several columns, those of the columns."""
     top, rules, below, at = ["loss"], [], [""], 2
     for group in groups:
         name = r"\\".join(map(escape_latex, _lines(group[0].metric)))
@@ -85,14 +85,14 @@ def _heads(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _lines(metric: str) -> list[str]:
-    """Return the lines of a metric's heading; its options are on the second line, as in nDCG@10, (empty='one')."""
+    """Return the heading of a metric in LaTeX: its name and, on a second line, its options, such as `(empty='one')`."""
     name, bracket, rest = metric.partition("(")
     options, _, cutoff = rest.rpartition(")")
     return [name + cutoff, f"({options})"] if bracket else [metric]
 
 
 def _pages(rows: "Sequence[TableRow]") -> list[range]:
-    """Split the rows into pages, between models if possible; return the row numbers of each page."""
+    """Split the rows of a LaTeX table into pages, between models if possible; return the row numbers of each page."""
     found, start = [], 0
     while start < len(rows):
         end = min(start + _ROWS, len(rows))
@@ -114,7 +114,7 @@ def _field(number: NumberText) -> str:
 
 
 def _width(group: Group) -> float:
-    """Return the width, in digits, of a metric's columns and gaps, or of its name if the name is wider."""
+    """Return the width of a metric in LaTeX, in digits: of its columns and gaps, or of its name if that is wider."""
     fields = [_widest([column.head, *(number.text + number.mark for number in column.numbers)]) for column in group]
     return max(sum(fields) + _GAP * len(group), _widest(_lines(group[0].metric)) + _GAP)
 

@@ -8,7 +8,7 @@ from rankgrad.experiments.tables.text import escape_markdown
 
 
 class Field(NamedTuple):
-    """One field of a table."""
+    """One field of a plain table."""
 
     text: str
     value: float | None = None  # number by which the column is sorted; None for a text or a missing number
@@ -16,7 +16,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class PlainTable:
-    """A table; the first column contains the names of the rows.
+    """A table of texts and numbers; the first column contains the names of the rows.
 
     Example:
         >>> print(PlainTable("Runs", ("run", "nDCG@10"), ((Field("a"), Field("0.50", 0.5)),)).markdown())
@@ -34,7 +34,7 @@ class PlainTable:
     notes: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, str | float | None]]:
-        """Return one dictionary per row, for JSON: the keys are the headings, a value is a number, a text or None."""
+        """Return one dictionary per row of the plain table, for JSON, by heading; values are numbers, texts or None."""
 
         def plain(field: Field) -> str | float | None:
             interval = " to " in field.text  # such a field is sorted by its lower end
@@ -44,11 +44,11 @@ class PlainTable:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """True for each column that contains a number."""
+        """True for each column of the plain table that contains a number."""
         return tuple(any(row[place].value is not None for row in self.rows) for place in range(len(self.heads)))
 
     def markdown(self) -> str:
-        """Return a Markdown table, with the notes as a list."""
+        """Return the plain table in Markdown, with the notes as a list."""
         lines = [[*map(escape_markdown, self.heads)], ["--:" if number else ":--" for number in self.numeric]]
         lines += [[escape_markdown(field.text) for field in row] for row in self.rows]
         grid = "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -56,7 +56,7 @@ class PlainTable:
         return f"**{escape_markdown(self.title)}**\n\n{grid}\n" + (f"\n{notes}" if notes else "")
 
     def latex(self) -> str:
-        r"""Return LaTeX that needs `\usepackage{booktabs}`."""
+        r"""Return the plain table in LaTeX, which needs `\usepackage{booktabs}`."""
         lines = [" & ".join(escape_latex(field.text) for field in row) + r" \\" for row in self.rows]
         return "\n".join(
             [

@@ -74,14 +74,14 @@ def load_published(name: str) -> PublishedTable:
 
 
 def find_published(name: str, data: str, model: str, loss: str, metric: str) -> PublishedNumber | None:
-    """Return the published number of a model and loss for a metric; None if the paper does not print it."""
+    """Return the published number of a model and loss for a metric; None if the paper has no such number."""
     return _rows(name).get((data, model, loss, str(parse_metric(metric))))
 
 
 def value(name: str, data: str, model: str, loss: str, metric: str) -> float | None:
-    """Return the number as printed; None if the paper does not print it.
+    """Return a published number as printed; None if the paper does not print the number.
 
-    To compare a number of rankgrad with it, multiply the number of rankgrad by `load_published(name).scale`.
+    To compare a number of rankgrad with this number, multiply the number of rankgrad by `load_published(name).scale`.
 
     Args:
         name: name of the table, as in `answers` of a recipe.

@@ -29,7 +29,7 @@ WORSE_THAN_BEST, BETTER, WORSE = "†", "▲", "▼"  # marks of the papers on S
 
 @dataclass(frozen=True)
 class TableEntry:
-    """One number of a table. Values are unscaled; `Table.scale` is applied only when they are shown."""
+    """One number of a table. Values are not scaled; they are multiplied by `Table.scale` only when they are shown."""
 
     mean: float | None = None  # mean over seeds and folds; the value of one run is a mean over queries
     runs: int = 0  # number of runs that are done
@@ -60,7 +60,7 @@ class TableRow:
     model: str
     loss: str
     entries: Mapping[str, TableEntry]  # numbers by metric
-    trials: tuple[int, ...] = (1,)  # all different numbers of settings tried per fold and variant
+    trials: tuple[int, ...] = (1,)  # numbers of settings that were tried per fold and variant, without duplicates
     variants: tuple[str, ...] = ()  # variants of the loss, from which validation chose
     chosen: tuple[str, ...] = ()  # variant that validation chose, one per fold
     effective: int = 1  # number of tried settings that can have an effect, over all variants; see `_effective`
@@ -86,35 +86,38 @@ class Table:
         return self.markdown()
 
     def rich(self, width: int = 80) -> "RenderableType":
-        """Return one or more tables for the terminal; each table shows some metrics, if possible within `width`."""
+        """Return the table of an experiment for the terminal, in parts with at most `width` characters if possible."""
         from rankgrad.experiments.tables.text import rich
 
         return rich(self, width)
 
     def markdown(self) -> str:
-        """Return a Markdown table, with the notes as a list."""
+        """Return the table of an experiment in Markdown, with the notes as a list."""
         from rankgrad.experiments.tables.text import markdown
 
         return markdown(self)
 
     def latex(self) -> str:
-        r"""Return LaTeX that needs `\usepackage{booktabs}`. Each part fits a page; the last part has the notes."""
+        r"""Return the table of an experiment in LaTeX, which needs `\usepackage{booktabs}`.
+
+        A long table has several parts, each at most one page; the last part has the notes.
+        """
         from rankgrad.experiments.tables.latex import latex
 
         return latex(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that can be written as JSON."""
+        """Return the table of an experiment as a dictionary that can be written as JSON."""
         return _plain(asdict(self))
 
     def short(self, metric: str) -> str:
-        """Return the name of the metric without its options if this name is unique, otherwise with its options."""
+        """Return the name of a metric of the table: without its options if this name is unique, otherwise with them."""
         return short(metric, self.metrics)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """Runs of a row, by fold and seed."""
+    """Runs of a row of a table, by fold and seed."""
 
     model: str
     loss: str
@@ -123,7 +126,7 @@ class _Line:
 
 
 def tables(results: "Results", metrics: Iterable[str] | str | None = None) -> list[Table]:
-    """Compute one table per data set, in the order of the recipe."""
+    """Compute one table per data set from the results of a recipe, in the order of the recipe."""
     return [table(results, source.label, metrics) for source in _recipe(results).data]
 
 
@@ -183,7 +186,7 @@ def _recipe(results: "Results") -> "Recipe":
 
 
 def _lines(results: "Results", recipe: "Recipe", source: RecipeData) -> list[_Line]:
-    """Return the rows of the recipe with their runs."""
+    """Return the rows of a table, with the runs of each row."""
     lines = {(row.model, row.loss): _Line(row.model, row.loss, row.seeds(source)) for row in recipe.rows(source)}
     for run in results.final():
         cell = run.cell
@@ -194,7 +197,7 @@ def _lines(results: "Results", recipe: "Recipe", source: RecipeData) -> list[_Li
 
 
 def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEntry:
-    """Compute the entry of a row for a metric; tests are added later."""
+    """Compute the table entry of a row for a metric; the results of tests are added later."""
     folds, seeds = source.folds, line.seeds
     means, counted = {}, {}
     for place, run in line.runs.items():
@@ -216,7 +219,7 @@ def _entry(line: _Line, metric: str, source: RecipeData, spread: str) -> TableEn
 
 
 def _tested(lines: list[_Line], column: list[TableEntry], metric: str, tests: "Significance") -> list[TableEntry]:
-    """Return the entries of a column; mark the best rows, and add the tests against the reference rows."""
+    """Return the entries of a table column, with the best rows marked and with the tests against the reference rows."""
     higher = parse_metric(metric).higher_is_better
     column = list(column)
     values = {i: RunValues.of([*line.runs.values()], metric) for i, line in enumerate(lines) if column[i].complete}
@@ -263,7 +266,7 @@ def _options(tests: "Significance") -> dict[str, Any]:
 
 
 def _blocks(lines: list[_Line], column: list[TableEntry]) -> Iterator[list[int]]:
-    """Yield the indices of the complete rows of each model, because only losses of the same model are compared."""
+    """Yield the indices of the complete table rows of each model; only losses of the same model are compared."""
     for model in dict.fromkeys(line.model for line in lines):
         places = [i for i, line in enumerate(lines) if line.model == model and column[i].complete]
         if places:
@@ -271,7 +274,7 @@ def _blocks(lines: list[_Line], column: list[TableEntry]) -> Iterator[list[int]]
 
 
 def _with_published(entry: TableEntry, recipe: "Recipe", data: str, line: _Line, metric: str) -> TableEntry:
-    """Return the entry with the number of the paper, and the difference of our number from that number."""
+    """Return a table entry with the number of the paper, and with the difference of our number from this number."""
     theirs = _published(recipe, data, line.model, line.loss, metric)
     gap = None if theirs is None or entry.mean is None or not entry.complete else entry.mean - theirs
     return replace(entry, printed=theirs, gap=gap)
@@ -280,7 +283,7 @@ def _with_published(entry: TableEntry, recipe: "Recipe", data: str, line: _Line,
 def _only_published(
     recipe: "Recipe", data: str, metrics: Sequence[str], ours: set[tuple[str, str]]
 ) -> Iterator[TableRow]:
-    """Yield the rows that are in the paper but not in the recipe."""
+    """Yield the table rows that are in the paper but not in the recipe."""
     rows = published.load_published(recipe.answers).rows if recipe.answers else ()
     for model, loss in dict.fromkeys((row.model, row.loss) for row in rows if row.data == data):
         values = {name: _published(recipe, data, model, loss, name) for name in metrics}
@@ -289,7 +292,7 @@ def _only_published(
 
 
 def _published(recipe: "Recipe", data: str, model: str, loss: str, metric: str) -> float | None:
-    """Return the number of the paper on the scale of our metric; None if the paper does not print it."""
+    """Return the number of the paper on the scale of our metric; None if the paper has no such number."""
     value = published.value(recipe.answers, data, model, loss, metric) if recipe.answers else None
     return None if value is None else value / published.load_published(recipe.answers).scale
 
@@ -321,7 +324,7 @@ def _effective(results: "Results", recipe: "Recipe", data: str, line: _Line, cho
 
 
 def _plain(value: Any) -> Any:
-    """Convert mappings to dictionaries and sequences to lists, also inside other values."""
+    """Convert the mappings of a table to dictionaries and the sequences to lists, also inside other values."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

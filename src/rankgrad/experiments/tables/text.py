@@ -14,7 +14,7 @@ ABSENT = "\N{EN DASH}"
 
 
 class NumberText(NamedTuple):
-    """Text of one number in a table."""
+    """Text of one number in a table of an experiment."""
 
     text: str
     mark: str = ""  # mark of significance
@@ -22,7 +22,7 @@ class NumberText(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column of numbers."""
+    """One column of numbers in a table of an experiment."""
 
     metric: str  # name of the metric as shown
     head: str  # heading: ours, difference, p, paper or diff
@@ -30,7 +30,10 @@ class Column(NamedTuple):
 
 
 def columns(table: "Table", metric: str) -> list[Column]:
-    """Return the columns of a metric: our numbers and, if they exist, tests, the paper's numbers and differences."""
+    """Return the columns of a metric in a table: our numbers and, if they exist, other numbers.
+
+    The other numbers are the results of tests, the numbers of the paper, and our differences from the paper.
+    """
     entries = [row.entries[metric] for row in table.rows]
     found = [Column(table.short(metric), "ours", [_ours(table, entry) for entry in entries])]
     if any(entry.adjusted is not None for entry in entries):
@@ -46,14 +49,17 @@ def columns(table: "Table", metric: str) -> list[Column]:
 
 
 def labels(table: "Table") -> tuple[list[str], list[list[str]]]:
-    """Return the headings of the name columns (model and loss, or only loss for one model), and the names by row."""
+    """Return the headings of a table's columns of names, and the names in each row.
+
+    The columns are model and loss. If all rows have the same model, the only column is loss.
+    """
     if len({row.model for row in table.rows}) == 1:
         return ["loss"], [[row.loss] for row in table.rows]
     return ["model", "loss"], [[row.model, row.loss] for row in table.rows]
 
 
 def form_label(form: str | None) -> str:
-    """Return the label of a reduced recipe, one sentence; an empty text for a complete recipe.
+    """Return a sentence that labels the table of a reduced recipe; an empty text for a complete recipe.
 
     Example:
         >>> form_label("smoke")
@@ -63,7 +69,7 @@ def form_label(form: str | None) -> str:
 
 
 def caption(table: "Table") -> str:
-    """Return the caption of a table: its label if the recipe was reduced, its title, data set, model and unit."""
+    """Return the caption of a table: title, data set, model and unit; for a reduced recipe, also the label."""
     title = table.title.strip().rstrip(".")
     end = "" if title.endswith(("?", "!")) or not title else "."
     return " ".join(filter(None, (form_label(table.form), title + end, subject(table))))
@@ -79,7 +85,7 @@ def subject(table: "Table") -> str:
 def side_by_side(
     groups: Iterable[list[Column]], fits: Callable[[list[list[Column]]], bool]
 ) -> list[list[list[Column]]]:
-    """Split metrics into parts that `fits` accepts; a part with only one metric is always accepted."""
+    """Split the metrics of a table into parts that `fits` accepts; a part with one metric is always accepted."""
     parts: list[list[list[Column]]] = []
     for group in groups:
         if parts and fits([*parts[-1], group]):
@@ -90,9 +96,9 @@ def side_by_side(
 
 
 def rich(table: "Table", width: int = 80) -> "RenderableType":
-    """Return one or more tables for the terminal, followed by the notes; a table has at most `width` characters.
+    """Return a table for the terminal, in one or more parts, with the notes; lines have at most `width` characters.
 
-    A table is wider only if it has a single metric that needs more characters.
+    A part is wider only if it has a single metric that needs more characters.
     """
     from rich.console import Console, Group
     from rich.measure import Measurement
@@ -114,7 +120,7 @@ def rich(table: "Table", width: int = 80) -> "RenderableType":
 
 
 def markdown(table: "Table") -> str:
-    """Return one Markdown table with all metrics, and the notes as a list."""
+    """Return the table of an experiment in Markdown, with all metrics, and the notes as a list."""
     heads, names = labels(table)
     numbers = [column for metric in table.metrics for column in columns(table, metric)]
     header = [*heads, *(c.metric if c.head == "ours" else f"{c.metric} {c.head}" for c in numbers)]

@@ -71,7 +71,7 @@ class FlatLists(NamedTuple):
         offsets: Tensor | None,
         n: int,
     ) -> "FlatLists":
-        """Convert the input tensors of the operator to NumPy arrays."""
+        """Convert the input tensors of the operator to NumPy arrays, for a CPU kernel."""
         dtype = scores.dtype
         flat = _array(scores, dtype)
         return cls(
@@ -84,17 +84,17 @@ class FlatLists(NamedTuple):
 
     @property
     def unweighted(self) -> tuple[NDArray[Any], ...]:
-        """Scores, labels, mask and offsets, for losses that take no weights."""
+        """Scores, labels, mask and offsets as arrays, for CPU kernels of losses that take no weights."""
         return self.scores, self.labels, self.mask, self.offsets
 
     @property
     def longest(self) -> int:
-        """Number of documents in the longest list."""
+        """Number of documents in the longest list of a CPU kernel."""
         return int(np.diff(self.offsets).max(initial=0))
 
 
 def _array(tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
-    """Return a tensor as a NumPy array, in the same memory if possible. The checks avoid unnecessary PyTorch calls."""
+    """Return a tensor as a NumPy array for a CPU kernel, in the same memory if possible, with few PyTorch calls."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     if tensor.dtype != dtype:
@@ -119,7 +119,7 @@ class KernelOutputs(NamedTuple):
         return cls(np.empty(lists, dtype), np.empty(lists, np.bool_), slopes, extras)
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Convert the arrays to the output tensors of the operator."""
+        """Convert the arrays of a CPU kernel to the output tensors of the operator."""
         values, signal, slopes, extras = (torch.from_numpy(array) for array in self)
         return values, signal, slopes, extras
 

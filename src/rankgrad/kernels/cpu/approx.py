@@ -58,7 +58,7 @@ def run(
 
 
 def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[float]]:
-    """Return the parameters in the formula of ApproxNDCG and LearnDCG, and their derivatives with respect to `params`.
+    """Return the parameters in the formulas of the Approx losses on the CPU, and their derivatives by `params`.
 
     The parameters are the logarithm of the gain base, the slope of the discount (0 for the log discount) and alpha.
     """
@@ -71,7 +71,7 @@ def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[fl
 
 
 def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
-    """Allocate the work arrays of the kernels for sigmoid ranks, with one entry per document or per list."""
+    """Allocate the work arrays of the CPU kernels of the Approx losses, with one entry per document or per list."""
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
     return (
         np.empty(documents, np.int64),  # place: original position of a document
@@ -90,7 +90,7 @@ def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
 
 @cache
 def _approx(code: int) -> Any:
-    """Return the CPU kernel of one metric of sigmoid ranks.
+    """Return the CPU kernel of the Approx losses for one metric.
 
     The number `code` is the only variable in the closure of the kernel. Numba finds the stored kernel by this number.
     """
@@ -135,9 +135,9 @@ def _approx(code: int) -> Any:
 
 @helper
 def _prepare(l, given, work, numbers):
-    """Gather the documents of a list for sigmoid ranks, and compute their powers.
+    """Gather the documents of a list for an Approx loss on the CPU, and compute the powers e^(alpha s) of the scores s.
 
-    If later steps write only some entries of an array, fill the array with 0.
+    Also fill each array with 0 in which later steps write only some entries.
     """
     scores, labels, mask, offsets, _ = given
     place, score, power, count, hits, wide, _, _, by_rank, by_above, direct = work
@@ -157,7 +157,7 @@ def _prepare(l, given, work, numbers):
 
 @helper
 def _rank_rows(block, rows, l, given, work, code, alpha, one):
-    """Compute the sigmoid ranks of one block of relevant documents of a list."""
+    """Compute the sigmoid ranks of one block of relevant documents of a list, for an Approx loss on the CPU."""
     _, score, power, count, hits, wide, rank, above, _, _, _ = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -174,7 +174,9 @@ def _rank_rows(block, rows, l, given, work, code, alpha, one):
 
 @helper
 def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
-    """Compute the slopes of one block of documents of a list, from the derivatives with respect to their sigmoid ranks.
+    """Compute the slopes of one block of documents of a list, for an Approx loss on the CPU.
+
+    The input is the derivatives of the value with respect to the sigmoid ranks.
 
     An irrelevant document has pairs only with relevant documents. If `crossed`, `_cross` has already added the
     derivatives of these pairs to `direct`.
@@ -201,7 +203,10 @@ def _slope_rows(block, rows, l, given, work, out, code, alpha, crossed, one):
 
 @helper
 def _cross(l, given, work, one):
-    """Add the derivative of each pair of a relevant and an irrelevant document to `direct` of both documents."""
+    """Add the derivatives of pairs of a relevant and an irrelevant document to `direct`, for an Approx loss on the CPU.
+
+    The derivative of a pair is added for both documents.
+    """
     _, _, power, count, hits, _, _, _, by_rank, _, direct = work
     first = given[3][l]
     last, mine = first + count[l], first + hits[l]
@@ -210,9 +215,10 @@ def _cross(l, given, work, one):
 
 @helper
 def _by_alpha(l, given, work, out, code, alpha):
-    """Set the slopes of masked documents to 0. For NDCG, compute the derivative with respect to alpha from the slopes.
+    """Finish an Approx loss of a list on the CPU: compute the derivative of NDCG with respect to alpha from the slopes.
 
-    The slopes are sufficient, because alpha occurs in the formula only as a factor of scores.
+    Also set the slopes of masked documents to 0. The slopes of NDCG are sufficient, because alpha occurs in the formula
+    only as a factor of scores.
     """
     mask, offsets = given[2], given[3]
     place, score, count = work[0], work[1], work[3]
@@ -230,7 +236,7 @@ def _by_alpha(l, given, work, out, code, alpha):
 
 @helper
 def _gather(labels, mask, first, last, place, threshold):
-    """Write the positions of the real documents of a list to `place[first:]`, relevant documents first.
+    """Write the positions of the real documents of a list to `place[first:]`, relevant ones first, for an Approx loss.
 
     Returns the number of real documents and the number of relevant documents.
     """
@@ -249,7 +255,7 @@ def _gather(labels, mask, first, last, place, threshold):
 
 @helper
 def _centre(scores, place, first, count, score, most):
-    """Copy the scores of a list to `score`. If their range is at most `most`, subtract the middle of the range.
+    """Copy the scores of a list to `score`, minus the middle of their range, for an Approx loss on the CPU.
 
     Returns True if the range is larger than `most`. Then nothing is subtracted, because rounding could make two
     different scores equal.
@@ -266,7 +272,7 @@ def _centre(scores, place, first, count, score, most):
 
 
 def _functions_of_metric(code: int) -> tuple[Any, Any]:
-    """Return two compiled functions for one metric of sigmoid ranks.
+    """Return two compiled functions of the CPU kernel of the Approx losses, for one metric.
 
     The first function prepares a list and, if the list is not long, does all other steps. The second function computes
     the value of a list and the derivatives of the value with respect to the ranks.

@@ -47,7 +47,7 @@ def run(
 
 @cache
 def _curvature(kind: int) -> Any:
-    """Return the kernel that computes curvatures, for one way to weight pairs.
+    """Return the kernel that computes curvatures of pairwise losses, for one way to weight pairs.
 
     As in `pair_loops.py`, the number `kind` is the only variable in the closure of the kernel.
     """
@@ -70,7 +70,7 @@ def _curvature(kind: int) -> Any:
 
 
 def _task_of(kind: int) -> Any:
-    """Return the function that computes slopes and curvatures of a list, for one way to weight pairs."""
+    """Return the function that computes slopes and curvatures of a list, for one way to weight the pairs of a loss."""
     walk = walk_of(kind, curved=True)
 
     @helper

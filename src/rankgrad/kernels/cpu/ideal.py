@@ -13,10 +13,10 @@ _LOG_2 = math.log(2.0)
 
 @helper
 def begin_list(l, given, out, threshold):
-    """Return the positions of the real documents of a list, and the number of relevant documents in the list.
+    """Begin a list in a CPU kernel of a metric: find the positions of the real documents, and initialise the outputs.
 
-    Returns no positions if the list has no signal or if a score is not finite. Also initialises the outputs of the
-    list: the value and the slopes are 0, or NaN if a score is not finite.
+    Returns the positions, and the number of relevant documents in the list. Returns no positions if the list has no
+    signal or if a score is not finite. The value and the slopes are set to 0, or to NaN if a score is not finite.
     """
     scores, labels, mask, offsets = given
     values, signal, slopes = out
@@ -58,7 +58,7 @@ def ideal_dcg(labels, label_bits, place, discount, linear):
 
 @helper
 def shares(labels, label_bits, place, discount, linear, share):
-    """Fill `share` with the gain of each document at the positions `place`, divided by the ideal DCG of the list.
+    """Fill `share` with the gains of documents divided by the ideal DCG of their list, in a CPU kernel of a metric.
 
     If the ideal DCG is 0, fill `share` with 0. If `linear`, the gain of a label y is y. Otherwise it is
     (2^y - 1) / 2^max(y). The ideal DCG is also divided by 2^max(y), so this divisor cancels.
@@ -73,7 +73,7 @@ def shares(labels, label_bits, place, discount, linear, share):
 
 @helper
 def descending_gains(l, given, out, score_bits, label_bits, discount, k):
-    """Return positions, scores and gains of the real documents of a list, in descending order of scores.
+    """Return positions, scores and gains of the real documents of a list for CPU kernels, by descending scores.
 
     The gains are divided by the ideal DCG@k. The results are empty if `begin_list` returns no positions.
     """

@@ -19,7 +19,7 @@ from rankgrad.kernels.cpu.exponential import exp
 
 @helper
 def plackett_luce(y, s, e, t, d, weighted, together):
-    """Compute the value and the derivatives of ListMLE, the negative logarithm of the Plackett-Luce likelihood.
+    """Compute, in a CPU kernel, value and derivatives of ListMLE, the negative Plackett-Luce log-likelihood.
 
     If `together`, a document is chosen from all documents with the same or a lower label. Otherwise documents with
     the same label are chosen one after the other.
@@ -59,7 +59,7 @@ def plackett_luce(y, s, e, t, d, weighted, together):
 
 @helper
 def far_plackett_luce(y, s, e, t, d, together):
-    """Compute ListMLE as `plackett_luce` does, for scores that are far apart.
+    """Compute ListMLE in a CPU kernel as `plackett_luce` does, for scores that are far apart.
 
     A sum of exponentials is stored as e^top * rest. `e` contains rest. `d` contains top until the derivatives are
     computed.
@@ -93,7 +93,7 @@ def far_plackett_luce(y, s, e, t, d, together):
 
 @helper
 def unique(y, s, e, t, d):
-    """Compute the value and the derivatives of unique softmax for a list.
+    """Compute, in a CPU kernel, the value and the derivatives of unique softmax for a list.
 
     The `field` of a document is the sum of `e` over this document and the documents with lower labels.
     """
@@ -125,7 +125,7 @@ def unique(y, s, e, t, d):
 
 @helper
 def far_unique(y, s, e, t, d):
-    """Compute unique softmax as `unique` does, for scores that are far apart.
+    """Compute unique softmax in a CPU kernel as `unique` does, for scores that are far apart.
 
     A field is stored as e^top * rest. `e` contains rest. `d` contains top until the derivatives are computed.
     """
@@ -163,7 +163,7 @@ def far_unique(y, s, e, t, d):
 
 @helper
 def position_weights(y, t, together):
-    """Fill `t` with the weights of p-ListMLE. The weight of a rank is about half of the weight of the previous rank.
+    """Fill `t` with the weights of p-ListMLE, in a CPU kernel. Each rank has about half the weight of the rank before.
 
     If `together`, tied documents have the mean of their weights.
     """
@@ -181,7 +181,7 @@ def position_weights(y, t, together):
 
 @helper
 def tied_from(y, last):
-    """Return the start of the group of equal labels that ends before `last`."""
+    """Return the start of the group of ties that ends before `last`, for a likelihood in a CPU kernel."""
     first = last - 1
     while first > 0 and y[first - 1] == y[last - 1]:
         first -= 1
@@ -190,7 +190,7 @@ def tied_from(y, last):
 
 @helper
 def tied_until(y, first):
-    """Return the end of the group of equal labels that starts at `first`."""
+    """Return the end of the group of ties that starts at `first`, for a likelihood in a CPU kernel."""
     last = first + 1
     while last < len(y) and y[last] == y[first]:
         last += 1

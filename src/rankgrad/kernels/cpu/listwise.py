@@ -67,7 +67,7 @@ def run(
 
 @kernel
 def _listwise(given, out, code, numbers, tasks):
-    """Compute a listwise loss of all lists, in one or several tasks."""
+    """Compute a listwise loss of all lists on the CPU, in one or several tasks."""
     if tasks == 1:
         _listwise_task(FIRST, tasks, given, out, code, numbers)
     else:
@@ -76,7 +76,7 @@ def _listwise(given, out, code, numbers, tasks):
 
 @helper
 def _listwise_task(task, tasks, given, out, code, numbers):
-    """Compute a listwise loss of the lists of one task. Scratch arrays are as long as the longest of these lists."""
+    """Compute a listwise loss of lists in one CPU task. Scratch arrays are as long as the longest of these lists."""
     scores, labels, weights, mask, offsets, keys = given
     values, signal, slopes = out
     gamma, epsilon, softmax_targets, together = numbers
@@ -136,7 +136,7 @@ def _listwise_task(task, tasks, given, out, code, numbers):
 
 @helper
 def _real_positions(mask, first, last, place):
-    """Write the positions of the real documents of a list to `place`, and return their number."""
+    """Write the positions of a list's real documents to `place`, for a listwise loss on the CPU. Return the count."""
     count = 0
     for i in range(first, last):
         place[count] = i
@@ -146,7 +146,7 @@ def _real_positions(mask, first, last, place):
 
 @helper
 def _take(values, whole, first, place, out):
-    """Copy the values of the documents of a list to `out`.
+    """Copy the values of the documents of a list to `out`, for a listwise loss on the CPU.
 
     If `whole`, the values begin at position `first`. Otherwise their positions are in `place`.
     """
@@ -161,7 +161,7 @@ def _take(values, whole, first, place, out):
 
 @helper
 def _targets(y, t, code, gamma, softmax_targets, together, high):
-    """Compute the target of each document in a listwise loss. Weights and normalisation are applied later."""
+    """Compute the target of each document in a listwise loss on the CPU, without weights and normalisation."""
     if code == UNIQUE:
         for i in range(len(y)):
             t[i] = exp(min(y[i] * LOG_2, 700.0)) - 1.0  # clipped, so that the result does not overflow
@@ -184,7 +184,7 @@ def _targets(y, t, code, gamma, softmax_targets, together, high):
 
 @helper
 def _cross_entropy(s, e, t, d, code, epsilon):
-    """Return the softmax cross entropy of a list, and fill `d` with the derivatives with respect to the scores."""
+    """Return the softmax cross entropy of a list on the CPU, and fill `d` with the derivatives by the scores."""
     total = mass = behind = 0.0
     for i in range(len(s)):
         total += e[i]

@@ -29,7 +29,7 @@ def soft_cutoff(rank, k, beta):
 
 @helper
 def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_base, slope, sums):
-    """Return minus the NDCG of a list, and two derivatives of this value with respect to parameters of LearnDCG.
+    """Return minus the NDCG of a list at soft ranks, in a CPU kernel, and two derivatives by parameters of LearnDCG.
 
     The parameters are the logarithm of the gain base, and the slope of the discount. Also fill `by_rank` with the
     derivatives with respect to the ranks.
@@ -86,7 +86,7 @@ def ndcg(labels, label_bits, place, rank, by_rank, first, last, k, beta, log_bas
 
 @helper
 def ideal_discounts(longest, slope):
-    """Return two cumulative sums over ranks r, for the ideal DCG: of 1 / d(r), and of the derivative of 1 / d(r).
+    """Return two tables for the ideal DCG of LearnDCG in a CPU kernel: sums of 1 / d(r), and sums of its derivative.
 
     d(r) is the discount of rank r. The derivative is with respect to the slope of the discount. Entry r of each result
     is the sum over the ranks from 1 to r.
@@ -101,7 +101,7 @@ def ideal_discounts(longest, slope):
 
 @helper
 def _gain(y, top, log_base):
-    """Return, in a CPU kernel, the gain (b^y - 1) / (b^top - 1) of a label y.
+    """Return LearnDCG's gain (b^y - 1) / (b^top - 1) of a label y, in a CPU kernel.
 
     Also return the derivative of this gain with respect to log b. For b near 1, both are computed by a series.
     """
@@ -116,7 +116,7 @@ def _gain(y, top, log_base):
 
 @helper
 def _discount(r, slope):
-    """Return, in a CPU kernel, the discount d(r) of a rank r, and two derivatives of d(r).
+    """Return LearnDCG's discount d(r) of a rank r, and two derivatives of d(r), in a CPU kernel.
 
     The derivatives are with respect to r and with respect to the slope. If the slope is 0, d(r) is the log discount,
     ln(1 + r).
@@ -132,7 +132,7 @@ def _discount(r, slope):
 
 @helper
 def precision(rank, by_rank, first, last, k, beta):
-    """Return minus the precision@k of a list. Fill `by_rank` with the derivatives with respect to the soft ranks."""
+    """Return minus the precision@k of a list at soft ranks, in a CPU kernel. Fill `by_rank` with the derivatives."""
     found = 0.0
     for i in range(first, last):
         inside, fading = soft_cutoff(rank[i], k, beta)
@@ -143,10 +143,11 @@ def precision(rank, by_rank, first, last, k, beta):
 
 @helper
 def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
-    """Return minus the reciprocal rank of a list. Fill `by_rank` with derivatives with respect to the soft ranks.
+    """Return minus the reciprocal rank of a list at soft ranks, in a CPU kernel.
 
-    The value is a mean over the relevant documents, with weights that depend on the scores. Fill `direct` with the
-    derivatives with respect to the scores in these weights, divided by alpha.
+    The value is a mean over the relevant documents, with weights that depend on the scores. Fill `by_rank` with the
+    derivatives with respect to the soft ranks. Fill `direct` with the derivatives with respect to the scores in these
+    weights, divided by alpha.
     """
     highest = -np.inf
     for i in range(first, last):
@@ -170,7 +171,7 @@ def reciprocal(score, rank, by_rank, direct, first, last, k, beta, alpha):
 
 @helper
 def average(rank, above, by_rank, by_above, first, last, k, beta):
-    """Return minus the average precision of a list, computed from soft ranks.
+    """Return minus the average precision of a list at soft ranks, in a CPU kernel.
 
     Fill `by_rank` with the derivatives with respect to the soft ranks, and `by_above` with the derivatives with respect
     to `above`, which are the soft ranks among the relevant documents.

@@ -33,7 +33,7 @@ _lower, _higher = _extreme("llvm.minimum"), _extreme("llvm.maximum")
 
 @helper
 def extremes(values):
-    """Return the lowest and the highest number of an array. If the array contains NaN, both are NaN.
+    """Return the lowest and the highest number of an array, in a CPU kernel. If the array contains NaN, both are NaN.
 
     For an empty array, the results are inf and -inf.
     """

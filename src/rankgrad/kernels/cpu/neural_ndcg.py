@@ -68,13 +68,13 @@ def run(
 
 @kernel
 def _neural(given, out, tables, numbers):
-    """Compute NeuralNDCG of all lists, with one task per list."""
+    """Compute NeuralNDCG of all lists on the CPU, with one task per list."""
     spread(_neural_ndcg_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
 def _neural_ndcg_list(l, given, out, tables, numbers):
-    """Compute NeuralNDCG of one list, and the slopes of this value. NeuralNDCG is minus the NDCG of sorted gains."""
+    """Compute NeuralNDCG (minus the NDCG of sorted gains) of one list on the CPU, and the slopes of this value."""
     scores, slopes = given[0], out[2]
     score_bits, label_bits, discount = tables
     k, temperature, transposed, rounds, matrix_bytes = numbers
@@ -95,7 +95,7 @@ def _neural_ndcg_list(l, given, out, tables, numbers):
 
 @helper
 def _band(score, like, temperature, matrix_bytes):
-    """Allocate the band matrix of a list. The scores of the list are divided into segments.
+    """Allocate NeuralSort's band matrix of a list. The scores of the list are divided into segments.
 
     The scores of two segments are so far apart that an entry is negligible if its row is in one segment and its column
     in the other segment.
@@ -141,7 +141,7 @@ def _band(score, like, temperature, matrix_bytes):
 
 @helper
 def _fill(band, b, block):
-    """Compute the entries of one block of the band matrix."""
+    """Compute the entries of one block of NeuralSort's band matrix."""
     width, low = band.width[b], band.low[b]
     for j in range(len(block)):
         block[j] = 0.0
@@ -161,7 +161,7 @@ def _fill(band, b, block):
 
 @helper
 def _sweep(band, vector, mode, own, extra, factor, near, far):
-    """Do one sweep over the band matrix: multiply each row by `vector`, and compute a factor from each product.
+    """Do one sweep over NeuralSort's band matrix: multiply each row by `vector`, and compute the factor of the row.
 
     `mode` decides how the factor is computed. Then fill `near`: for each column, add up factor times entry over all
     rows. Fill `far`: for each column, add up factor times entry times distance over all rows. The distance of an entry
@@ -278,7 +278,7 @@ def _sinkhorn(band, gained, discount, k, transposed, rounds, gradient):
 
 @helper
 def _slopes_from_logits(score, whole, moved, slope):
-    """Compute the slopes of NeuralNDCG from the derivatives with respect to the logits.
+    """Compute the slopes of NeuralNDCG on the CPU from the derivatives with respect to the logits.
 
     The logit of rank r and document j is (m + 1 - 2r) s_j - sum over k of |s_j - s_k|. For ties, the derivative of
     |s_j - s_k| is 0.

@@ -12,13 +12,13 @@ FEW = 16  # up to this number of documents, insertion sort is faster than radix 
 
 
 def bits(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the bits of float values as signed integers, in the same memory. `descending` sorts by these bits."""
+    """Return the bits of float values as signed integers for a CPU sort, in the same memory; see `descending`."""
     return values.view(np.int32 if values.itemsize == 4 else np.int64)
 
 
 @helper
 def descending(values, bits, place):
-    """Sort the positions in `place`, in descending order of `values`. Ties keep their order, and NaN comes last."""
+    """Sort positions in a CPU kernel, in descending order of `values`. Ties keep their order, and NaN comes last."""
     count = len(place)
     keys, moved_keys = np.empty(count, np.int64), np.empty(count, np.int64)
     moved_place = np.empty_like(place)
@@ -62,7 +62,7 @@ def descending(values, bits, place):
 
 @helper
 def by_label(labels, label_bits, place):
-    """Sort the positions in `place`, in descending order of labels. Small integer labels are sorted by counting.
+    """Sort positions in a CPU kernel, in descending order of labels. Small integer labels are sorted by counting.
 
     All other labels are sorted by `descending`, which is slower. Ties keep their order.
     """

@@ -113,13 +113,13 @@ def slices(documents, first, count):
 
 @helper
 def _near(score, count, steep):
-    """Return True if the exponentials of these sorted scores neither overflow nor underflow."""
+    """Return True if the loops over pairs can use exponentials of these sorted scores, without over- or underflow."""
     return steep * (float(score[0]) - score[count - 1]) <= (80.0 if score.itemsize == 4 else 1000.0)
 
 
 @helper
 def _powers(score, i, left, right, steep, power):
-    """Compute exponentials of the differences between scores and the score of document i.
+    """Compute, for the pairs of document i, exponentials of the differences between other scores and its score.
 
     This is done only for lists for which `_near` returns False.
     """
@@ -171,7 +171,7 @@ def _task_of(kind: int) -> Any:
 
 @helper
 def _aligned(count, like):
-    """Allocate an array that begins at a cache line, because a vector in two cache lines needs two memory accesses."""
+    """Allocate an array for the loops over pairs. It begins at a cache line, so no vector is in two cache lines."""
     memory = np.empty(count + 64 // like.itemsize, like.dtype)
     begin = (64 - memory.ctypes.data % 64) % 64 // like.itemsize
     return memory[begin : begin + count]

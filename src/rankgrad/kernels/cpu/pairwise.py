@@ -84,7 +84,7 @@ def run(
 
 
 def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
-    """Allocate the work arrays of a pairwise kernel, in two groups.
+    """Allocate the work arrays of the CPU kernel of a pairwise loss, in two groups.
 
     The first group has the data of the documents by rank. The second group has positions, numbers of documents, and
     data of the tasks.
@@ -101,7 +101,7 @@ def _work(flat: FlatLists) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any]
 
 
 def plan_of(name: str, options: PairwiseOptions, longest: int, dtype: np.dtype[Any]) -> Plan:
-    """Return the plan of a pairwise loss. The plan does not depend on sigma or margin."""
+    """Return the plan of a pairwise loss for the CPU kernel. The plan does not depend on sigma or margin."""
     fields = (options.k, options.pairs, options.gain, options.scheme, options.truncation, options.mu)
     return _plan(name, *fields, 1 << longest.bit_length(), dtype)
 
@@ -118,7 +118,7 @@ def _plan(
     size: int,
     dtype: np.dtype[Any],
 ) -> Plan:
-    """Return the plan of a pairwise loss for lists with up to `size` documents."""
+    """Return the plan of a pairwise loss for the CPU kernel and lists with up to `size` documents."""
     sound = truncation == Truncation.SOUND
     one, rank = np.ones(size + WIDTH), np.arange(1, size + WIDTH + 1)
     inverse = 1.0 / np.log2(1.0 + rank)
@@ -149,7 +149,7 @@ def _plan(
 
 @cache
 def logarithm(dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the coefficients of a polynomial for the logistic loss of a pair.
+    """Return the coefficients of a polynomial for the logistic loss of a pair, for the CPU kernel.
 
     The polynomial approximates -log(1 - q) for q in [0, 1/2]. For float32, it is a polynomial in q. For float64, it is
     a polynomial in q / (2 - q) with odd powers only.

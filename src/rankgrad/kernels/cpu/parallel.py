@@ -69,7 +69,7 @@ def _each(task, data, counter, count):
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Remove the reference counts of arrays that tasks share, also in nested tuples.
+    """Remove the reference counts of arrays that the tasks of the parallel loop share, also in nested tuples.
 
     Otherwise the threads would compete for the reference counts.
     """

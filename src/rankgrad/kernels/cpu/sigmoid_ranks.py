@@ -22,7 +22,7 @@ def sigmoid(x):
 
 @helper
 def near_rank(power, own, one):
-    """Return the sigmoid rank of a document: 1/2 + sum over j of power_j / (own + power_j).
+    """Return the sigmoid rank of a document in a CPU kernel: 1/2 + sum over j of power_j / (own + power_j).
 
     A power is e^x. `own` is the power of the document. `one` is 1 in the dtype of the powers: with a plain 1, the sum
     would be in float64.
@@ -38,9 +38,10 @@ def near_rank(power, own, one):
 
 @helper
 def near_slope(power, by_rank, own, own_by_rank, one):
-    """Return the sum over j of sigmoid'(x_j - x_i) (by_rank_j - by_rank_i), where `power` is e^x.
+    """Return the derivative by x_i of a value that depends on sigmoid ranks, in a CPU kernel.
 
-    `own` is the power of document i.
+    It is the sum over j of sigmoid'(x_j - x_i) (by_rank_j - by_rank_i). `power` is e^x. `own` is the power of document
+    i, and `own_by_rank` is by_rank_i.
     """
     total = 0.0
     for start in range(0, len(power), 4096):
@@ -54,9 +55,9 @@ def near_slope(power, by_rank, own, own_by_rank, one):
 
 @helper
 def cross_slopes(power, by_rank, others, slope, other_slope, one):
-    """Add the derivative of each pair to the slopes of both documents. A pair is a document and one of `others`.
+    """Add the derivative of each pair to the slopes of both documents, for sigmoid ranks in a CPU kernel.
 
-    Each pair needs only one division. The ranks of `others` do not count.
+    A pair is a document and one of `others`. Each pair needs only one division. The ranks of `others` do not count.
     """
     zero = one - one
     column = np.empty(len(others), others.dtype)
@@ -76,7 +77,7 @@ def cross_slopes(power, by_rank, others, slope, other_slope, one):
 
 @helper
 def far_rank(score, i, first, last, alpha):
-    """Return the sigmoid rank of document i, for scores that are far apart."""
+    """Return the sigmoid rank of document i in a CPU kernel, for scores that are far apart."""
     total = 0.5
     for j in range(first, last):
         total += sigmoid(alpha * (score[j] - score[i]))
@@ -85,7 +86,7 @@ def far_rank(score, i, first, last, alpha):
 
 @helper
 def far_slope(score, by_rank, i, first, last, alpha):
-    """Return the sum that `near_slope` returns for document i, for scores that are far apart."""
+    """Return the derivative that `near_slope` returns, for scores that are far apart, in a CPU kernel."""
     total = 0.0
     for j in range(first, last):
         share = sigmoid(-abs(alpha * (score[j] - score[i])))

@@ -49,13 +49,13 @@ def run(
 
 @kernel
 def _smooth(given, out, tables, numbers):
-    """Compute a SmoothI loss of all lists, with one task per list."""
+    """Compute a SmoothI loss of all lists on the CPU, with one task per list."""
     spread(_smoothi_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
 def _smoothi_list(l, given, out, tables, numbers):
-    """Compute a SmoothI loss of one list, and the slopes of the loss. The loss is minus the metric."""
+    """Compute a SmoothI loss of one list on the CPU, and the slopes of the loss. The loss is minus the metric."""
     score_bits, label_bits, discount = tables
     code, k, alpha, delta, threshold = numbers
     place, relevant = begin_list(l, given, out, threshold)
@@ -98,10 +98,10 @@ def _smoothi_list(l, given, out, tables, numbers):
 
 @helper
 def _indicators(of_groups, discount, code, depth, delta, top, unit):
-    """Compute SmoothI's rank indicators. Return the metric, up to a factor, and two arrays: `by_seen` and `by_all`.
+    """Compute SmoothI's rank indicators on the CPU. Return the metric, up to a factor, and two arrays of derivatives.
 
-    The arrays have one entry per group of ties. The derivative of the metric with respect to the x of a document is
-    `seen * by_seen - by_all`.
+    The arrays, `by_seen` and `by_all`, have one entry per group of ties. The derivative of the metric with
+    respect to the x of a document is `seen * by_seen - by_all`.
     """
     x, size, seen_by = of_groups
     groups = len(x)

@@ -49,19 +49,19 @@ def run(
 
 @kernel
 def _softsort(given, out, tables, numbers):
-    """Compute softsort_ndcg of all lists, with one task per list."""
+    """Compute softsort_ndcg of all lists on the CPU, with one task per list."""
     spread(_softsort_list, len(out[0]), (given, out, tables, numbers))
 
 
 @kernel
 def _fastsort(given, out, tables, numbers):
-    """Compute fastsort_ndcg of all lists, with one task per list."""
+    """Compute fastsort_ndcg of all lists on the CPU, with one task per list."""
     spread(_fastsort_list, len(out[0]), (given, out, tables, numbers))
 
 
 @helper
 def _finish(l, place, slope, value, out):
-    """Write the value and the slopes of a list to the outputs of the kernel."""
+    """Write the value and the slopes of a list to the outputs of softsort_ndcg or fastsort_ndcg on the CPU."""
     values, _, slopes = out
     values[l] = value
     for i in range(len(place) if len(slopes) > 0 else 0):
@@ -70,7 +70,7 @@ def _finish(l, place, slope, value, out):
 
 @helper
 def _ndcg(rank, gain, k, beta, by_rank):
-    """Return minus the NDCG of a list. Fill `by_rank` with the derivatives with respect to the soft ranks."""
+    """Return minus the NDCG of a list at SoftSort's or FastSort's soft ranks. Fill `by_rank` with the derivatives."""
     value = 0.0
     for i in range(len(rank)):
         by_rank[i] = 0.0
@@ -86,7 +86,7 @@ def _ndcg(rank, gain, k, beta, by_rank):
 
 @helper
 def _softsort_list(l, given, out, tables, numbers):
-    """Compute the value and the slopes of softsort_ndcg for one list.
+    """Compute the value and the slopes of softsort_ndcg for one list on the CPU.
 
     The soft rank of a document is the mean of all ranks, weighted by the document's column of SoftSort's matrix.
     """
@@ -135,7 +135,7 @@ def _softsort_list(l, given, out, tables, numbers):
 
 @helper
 def _own_ranks(score):
-    """Return the rank of each document for SoftSort. Tied documents have the mean of their ranks.
+    """Return the rank of each document for SoftSort on the CPU. Tied documents have the mean of their ranks.
 
     Tied documents have the same weight in soft ranks, so the mean does not change the soft ranks. But with the mean,
     the slopes do not depend on the order of tied documents in the input.
@@ -151,7 +151,7 @@ def _own_ranks(score):
 
 @helper
 def _similarity_product(given, made, score, reach, p, slanted):
-    """Multiply SoftSort's matrix by the vectors `given (vectors, m)`, and write the products to `made`.
+    """Multiply, on the CPU, SoftSort's matrix by the vectors `given (vectors, m)`, and write the products to `made`.
 
     The matrix has the entries e(i, j) or, if `slanted`, the derivatives of e(i, j) with respect to x_i.
     """
@@ -196,7 +196,7 @@ def _similarity_product(given, made, score, reach, p, slanted):
 
 @helper
 def _fastsort_list(l, given, out, tables, numbers):
-    """Compute the value and the slopes of fastsort_ndcg for one list.
+    """Compute the value and the slopes of fastsort_ndcg for one list on the CPU.
 
     The soft ranks are the projection of -s / temperature onto the permutahedron of the ranks.
     """

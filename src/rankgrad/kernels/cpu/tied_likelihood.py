@@ -23,7 +23,7 @@ FIRST = np.int64(0)  # index of the first task; Numba would compile again for a 
 
 @kernel
 def tied_likelihood(given, out, exact, tasks):
-    """Compute ListMLE of all lists, in one or several tasks. The likelihood is exact if `exact`, else Efron's."""
+    """Compute ListMLE of all lists with the exact likelihood of ties (if `exact`) or with Efron's likelihood."""
     if tasks == 1:
         _task(FIRST, tasks, given, out, exact)
     else:
@@ -32,7 +32,7 @@ def tied_likelihood(given, out, exact, tasks):
 
 @helper
 def _task(task, tasks, given, out, exact):
-    """Compute ListMLE of the lists of one task. Scratch arrays are as long as the longest of these lists."""
+    """Compute ListMLE with tied labels in one task. Scratch arrays are as long as the longest of these lists."""
     scores, labels, weights, mask, offsets, keys = given
     values, signal, slopes = out
     from_list, to_list = task * len(values) // tasks, (task + 1) * len(values) // tasks
@@ -215,7 +215,7 @@ def _precedes(gaps, below, d):
 
 @helper
 def _height(z, power):
-    """Return the logarithm of the integrand at `z`, without the factors min(e^a, 1). `power` is e^a."""
+    """Return the log of the exact likelihood's integrand at `z`, without the factors min(e^a, 1). `power` is e^a."""
     v = exp(z)
     height, product = z - v, 1.0
     for i in range(len(power)):
@@ -233,7 +233,7 @@ def _height(z, power):
 
 @helper
 def _height_slope(z, power):
-    """Return the derivative of `_height` with respect to z."""
+    """Return the derivative of `_height` (the log of the integrand) with respect to z."""
     v = exp(z)
     slope = 1.0 - v
     for i in range(len(power)):
@@ -243,7 +243,7 @@ def _height_slope(z, power):
 
 @helper
 def _factor_slope(r):
-    """Return the derivative of log(1 - exp(-r)) with respect to log r."""
+    """Return the derivative of the log of one factor of the integrand, log(1 - exp(-r)), with respect to log r."""
     if r < 0.01:
         return 1.0 - r * (1 / 2 - r * (1 / 12 - r * r * (1 / 720)))
     left = exp(-r)

@@ -37,13 +37,13 @@ class Layout:
         return {"PADDED": self.padded, "STEPS": 0 if self.padded else max(self.lists, 1).bit_length() + 1}
 
     def row_grid(self, rows: int) -> tuple[int]:
-        """Return the grid of a launch with one program per block of rows."""
+        """Return the grid of a Triton launch with one program per block of rows."""
         if self.padded:
             return (self.lists * triton.cdiv(self.n, rows),)
         return (max(triton.cdiv(self.documents, rows), 1),)
 
     def list_grid(self) -> tuple[int]:
-        """Return the grid of a launch with one program per list."""
+        """Return the grid of a Triton launch with one program per list."""
         return (max(self.lists, 1),)
 
 

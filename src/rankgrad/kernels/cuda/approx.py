@@ -87,13 +87,13 @@ def run(
 
 @triton.jit
 def _softplus(raw):
-    """Return log(1 + exp(raw)), which makes a raw parameter of LearnDCG positive."""
+    """Return log(1 + exp(raw)) in a Triton kernel. This function makes a raw parameter of LearnDCG positive."""
     return tl.maximum(raw, 0.0) + log1p(tl.exp(-tl.abs(raw)))
 
 
 @triton.jit
 def _alpha(raw_alpha, alpha, alpha_rest, zero, FORM: tl.constexpr):
-    """Return alpha, the steepness of sigmoid ranks, from numbers or from the raw parameter of LearnDCG."""
+    """Return alpha, the steepness of sigmoid ranks on a GPU, from numbers or from the raw parameter of LearnDCG."""
     if FORM == 0:
         return zero + alpha + alpha_rest
     else:
@@ -102,7 +102,10 @@ def _alpha(raw_alpha, alpha, alpha_rest, zero, FORM: tl.constexpr):
 
 @triton.jit
 def _base_and_slope(raw_base, raw_slope, base, base_rest, slope, slope_rest, zero, FORM: tl.constexpr):
-    """Return the logarithm of the gain base and the slope of the discount, from numbers or from raw parameters."""
+    """Return LearnDCG's logarithm of the gain base and slope of the discount, in a Triton kernel.
+
+    They are computed from numbers or from raw parameters.
+    """
     if FORM == 0:
         return zero + base + base_rest, zero + slope + slope_rest
     else:
@@ -112,7 +115,7 @@ def _base_and_slope(raw_base, raw_slope, base, base_rest, slope, slope_rest, zer
 
 @triton.jit
 def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
-    """Return the derivative of a parameter of LearnDCG with respect to its raw parameter; 1 if params are numbers."""
+    """Return the derivative of a LearnDCG parameter by its raw parameter, on a GPU; 1 if the params are numbers."""
     if FORM == 0:
         return zero + 1.0
     else:
@@ -123,9 +126,9 @@ def _steep(at, zero, BASE: tl.constexpr, FORM: tl.constexpr):
 
 @triton.jit
 def _exponents(scores, where, real, alpha):
-    """Return the exponent x of each score, with sigmoid(alpha (s_j - s_i)) = 1 / (1 + 2^(x_i - x_j)).
+    """Return an exponent x for each score, from which a Triton kernel computes sigmoid ranks.
 
-    For padding, x is -inf.
+    sigmoid(alpha (s_j - s_i)) is 1 / (1 + 2^(x_i - x_j)). For padding, x is -inf.
     """
     s = tl.load(scores + where, mask=real, other=0.0)
     return tl.where(real, s * (alpha * 1.4426950408889634), -float("inf"))
@@ -203,7 +206,7 @@ def _cut(rank, k, beta):
 
 @triton.jit
 def _gain(y, top, log_base):
-    """Return, in a Triton kernel, the gain (b^y - 1) / (b^top - 1) of a label y.
+    """Return LearnDCG's gain (b^y - 1) / (b^top - 1) of a label y, in a Triton kernel.
 
     Also return the derivative of this gain with respect to log b. For b near 1, both are computed by a series.
     """
@@ -220,7 +223,7 @@ def _gain(y, top, log_base):
 
 @triton.jit
 def _discount(r, slope):
-    """Return, in a Triton kernel, the discount d(r) of a rank r, and two derivatives of d(r).
+    """Return LearnDCG's discount d(r) of a rank r, and two derivatives of d(r), in a Triton kernel.
 
     The derivatives are with respect to r and with respect to the slope. If the slope is 0, d(r) is the log discount,
     ln(1 + r).

@@ -61,7 +61,7 @@ class Connected(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: tuple[list[Tensor], str, Tensor | None, int], *sources: Tensor) -> Tensor:
-        """Return the computed loss unchanged."""
+        """Return the loss that was computed on the GPU, unchanged."""
         (value, *slopes), reduction, offsets, n = call
         ctx.each = (offsets, n) if reduction == "none" else None
         scores, *learned = sources
@@ -71,7 +71,7 @@ class Connected(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-        """Return the gradients with respect to the scores and, if they are tensors, with respect to the params."""
+        """Return the gradients of a loss on a GPU by the scores and, if the params are tensors, by the params."""
         slopes, *others = ctx.saved_tensors
         by_params = None
         if ctx.each is not None:
@@ -103,7 +103,7 @@ def held_slopes(value: Tensor, scores: Tensor) -> Tensor | None:
 
 
 def registered(family: str, name: str, *call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the outputs of the operator, for compiled code. Params on the CPU are passed to kernels as numbers."""
+    """Return the outputs of the operator on a GPU, for compiled code. Kernels receive params on the CPU as numbers."""
     *inputs, params, options, gradient = call
     parts: tuple[Any, ...] = ()
     if params.shape[0]:
@@ -200,12 +200,15 @@ def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _uneven(addresses: list[int]) -> tuple[int, ...]:
-    """Return the addresses modulo 16. Triton compiles a separate kernel if an address is not a multiple of 16."""
+    """Return the addresses of a call's tensors modulo 16.
+
+    Triton compiles a separate kernel if an address is not a multiple of 16.
+    """
     return tuple([address & 15 for address in addresses])
 
 
 def _on(device: torch.device) -> Any:
-    """Return a context in which kernels of a call are launched on this device."""
+    """Return a context in which the kernels of a call are launched on this GPU."""
     elsewhere = device.type == "cuda" and device.index != torch._C._cuda_getDevice()
     return torch.cuda.device(device) if elsewhere else nullcontext()
 
@@ -215,7 +218,7 @@ def _reduction(
     values, signal, slopes, extras, value, out, lists, documents,
     MEAN: tl.constexpr, PARAMS: tl.constexpr, WIDE: tl.constexpr, LISTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the sum of the values of the lists, or their mean over lists with signal.
+    """Compute, on a GPU, the sum of the values of the lists, or the mean over lists with signal.
 
     Every program computes this number, and scales a part of the slopes.
     """

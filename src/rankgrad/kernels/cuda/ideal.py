@@ -20,7 +20,7 @@ def ideal_ranks(
     labels, mask, offsets, documents, lists, n, best,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Fill `best` with the rank of each document in the ideal order, which is the descending order of labels."""
+    """Fill `best` with the rank of each document in the ideal order (by descending labels), in a Triton kernel."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i = tl.load(labels + i, mask=real, other=0.0)
@@ -38,7 +38,7 @@ def ideal_ranks(
 
 @triton.jit
 def gain(y, top):
-    """Return the gain of a label y in NDCG, divided by 2^top: (2^y - 1) / 2^top. It is exactly 0 for y = 0."""
+    """Return NDCG's gain of a label y divided by 2^top, (2^y - 1) / 2^top, in a Triton kernel; exactly 0 for y = 0."""
     return tl.exp2(y - top) - tl.exp2(-top)
 
 

@@ -41,7 +41,7 @@ def plackett_luce(
     position_aware: bool,
     ties: Ties,
 ) -> None:
-    """Launch the kernels that compute values, signal and slopes of ListMLE, or of p-ListMLE if `position_aware`.
+    """Launch the Triton kernels of ListMLE, or of p-ListMLE if `position_aware`: values, signal and slopes.
 
     `ties` is the treatment of equal labels: by position, by Breslow's likelihood, or by Efron's likelihood.
     """
@@ -78,7 +78,7 @@ def unique_softmax(
     constants: dict[str, Any],
     gradient: bool,
 ) -> None:
-    """Launch the kernels that compute values, signal and slopes of unique softmax."""
+    """Launch the Triton kernels of unique softmax: values, signal and slopes."""
     scores = given[0]
     values, signal, slopes = filled
     top, share, terms = (allocate(scores, layout.documents) for _ in range(3))
@@ -91,7 +91,7 @@ def unique_softmax(
 
 
 def sorted_order(layout: Layout, labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Sort the documents of each list by label with PyTorch. Return their positions, `(D,)`.
+    """Sort the documents of each list by label for ListMLE on a GPU, with PyTorch. Return their positions, `(D,)`.
 
     The highest label comes first, and padding comes last in each list. Documents with equal labels keep their order.
     """
@@ -113,7 +113,7 @@ def _order_by_label(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Sort the real documents of each list in descending order of labels, by counting. Write positions to `order`."""
+    """Sort the real documents of each list by descending labels for ListMLE on a GPU, by counting. Fill `order`."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     y_i = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
@@ -134,32 +134,32 @@ def _order_by_label(
 
 @triton.jit
 def _join(top_a, rest_a, top_b, rest_b):
-    """Add e^top_a * rest_a and e^top_b * rest_b, for a scan. Return top and rest of the sum."""
+    """Add e^top_a * rest_a and e^top_b * rest_b, for a scan of ListMLE on a GPU. Return top and rest of the sum."""
     top = tl.maximum(top_a, top_b)
     return top, rest_a * tl.exp(top_a - top) + rest_b * tl.exp(top_b - top)
 
 
 @triton.jit
 def _less(a, b):
-    """Return the smaller number, for a scan."""
+    """Return the smaller number, for a scan of ListMLE on a GPU."""
     return tl.minimum(a, b)
 
 
 @triton.jit
 def _more(a, b):
-    """Return the larger number, for a scan."""
+    """Return the larger number, for a scan of ListMLE on a GPU."""
     return tl.maximum(a, b)
 
 
 @triton.jit
 def _segment(begins_a, total_a, begins_b, total_b):
-    """Add up the numbers since the start of the current segment, for a scan."""
+    """Add up the numbers since the start of the current segment, for a scan of ListMLE on a GPU."""
     return begins_a | begins_b, tl.where(begins_b > 0, total_b, total_a + total_b)
 
 
 @triton.jit
 def _nothing(scores):
-    """Return the top of an empty sum of exponentials.
+    """Return the top of an empty sum of exponentials, e^top * rest, for ListMLE on a GPU.
 
     The top is finite, so that the difference of two such tops is not NaN.
     """
@@ -173,11 +173,11 @@ def _nothing(scores):
 def _choice_weights(
     weights, i, first, size, inside, last, ordered, WEIGHTED: tl.constexpr, POSITION_AWARE: tl.constexpr
 ):  # fmt: skip
-    """Return the weight of the choice of each document in ListMLE or p-ListMLE.
+    """Return the weight of the choice of each document in ListMLE or p-ListMLE, in a Triton kernel.
 
-    A document is in a group of `size` equal labels. `first` is the number of documents before the group. For p-ListMLE,
-    the ranks 1, 2, 3, ... have the shares 1, 1/2, 1/4, ... `last` is the share of the last rank. Documents with equal
-    labels have the mean of their shares.
+    The group of a document is all documents with the same label. `size` is the number of documents in the group, and
+    `first` is the number of documents before the group. For p-ListMLE, the ranks 1, 2, 3, ... have the shares 1, 1/2,
+    1/4, ... `last` is the share of the last rank of the list. The documents of a group have the mean of their shares.
     """
     v = last * 0.0 + 1.0
     if POSITION_AWARE:
@@ -197,7 +197,7 @@ def _likelihood(
     POSITION_AWARE: tl.constexpr, TOGETHER: tl.constexpr, EFRON: tl.constexpr, GRADIENT: tl.constexpr,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the value and the slopes of ListMLE or p-ListMLE for a list.
+    """Compute the value and the slopes of ListMLE or p-ListMLE for a list, on a GPU.
 
     The scan from the end computes the sum over the remaining documents before each choice. The scan from the front adds
     up the chances that a document is chosen. If `TOGETHER`, a choice uses the sum at the first document of its group of
@@ -341,7 +341,7 @@ def _likelihood(
 
 @triton.jit
 def _gain(labels, weights, i, real, scores, WEIGHTED: tl.constexpr):
-    """Return label y and target w (2^y - 1) of each document in unique softmax. w is the weight of the document."""
+    """Return label y and target w (2^y - 1) of each document in unique softmax on a GPU. w is the weight."""
     y = tl.load(labels + i, mask=real, other=0).to(scores.dtype.element_ty)
     t = tl.exp2(y) - 1.0
     if WEIGHTED:
@@ -355,7 +355,7 @@ def _fields(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the field of each document in unique softmax, and the contribution of the document to the loss.
+    """Compute, on a GPU, the field of each document in unique softmax, and the document's contribution to the loss.
 
     The field is the sum of exponentials over the document and the documents with lower labels.
     """
@@ -395,7 +395,7 @@ def _sums(
     scores, labels, weights, mask, offsets, documents, lists, n, terms, values, signal,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the value and the signal of unique softmax for a list, from the contributions of its documents."""
+    """Compute value and signal of unique softmax for a list on a GPU, from the contributions of its documents."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     value = tl.full([], 0.0, scores.dtype.element_ty)
     relevant = 0
@@ -415,7 +415,7 @@ def _slopes(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the slopes of unique softmax, from the fields of each document and of documents with higher labels."""
+    """Compute slopes of unique softmax on a GPU, from the field of each document and those of higher labels."""
     j, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, j, inside, MASKED)
     y_j, t_j = _gain(labels, weights, j, real, scores, WEIGHTED)

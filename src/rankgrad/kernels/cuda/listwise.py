@@ -61,7 +61,10 @@ def run(
 
 @triton.jit
 def _target(labels, weights, i, real, top, option, CODE: tl.constexpr, WEIGHTED: tl.constexpr):
-    """Return the target of each document in a softmax cross entropy, before normalisation. Padding has target 0."""
+    """Return the target of each document in a softmax cross entropy on a GPU, before normalisation.
+
+    Padding has the target 0.
+    """
     y = tl.load(labels + i, mask=real, other=0).to(top.dtype)
     if CODE == 2:
         y = tl.exp(y - top)
@@ -79,7 +82,7 @@ def _cross_entropy(
     CODE: tl.constexpr, MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     GRADIENT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute value, signal and slopes of a softmax cross entropy for a list."""
+    """Compute value, signal and slopes of a softmax cross entropy for a list, on a GPU."""
     l = tl.program_id(0)
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     high = tl.full([], -float("inf"), scores.dtype.element_ty)

@@ -40,7 +40,7 @@ _begun = False
 
 
 def ready() -> Any:
-    """Return the C++ module, or None if the user did not turn it on or the build is not finished."""
+    """Return the C++ module. Return None if the user did not turn the module on, or if it is not built yet."""
     if not wanted():
         return None
     if not _begun:
@@ -74,7 +74,7 @@ def _begin() -> None:
 
 
 def _build(program: str, folder: cache_folder.CacheFolder) -> None:
-    """Run the C++ compiler. If this process ends, the compiler continues and its output is stored."""
+    """Run the C++ compiler. If this process ends, the compiler continues, and the output of the compiler is stored."""
     build = [sys.executable, "-I", cache_folder.__file__, str(folder.path), NAME, *command_line(program)]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     if subprocess.run(build, start_new_session=True, check=False, **quiet).returncode == 0:
@@ -96,7 +96,7 @@ def command_line(program: str) -> list[str]:
 
 
 def _load(folder: cache_folder.CacheFolder) -> bool:
-    """Load the stored C++ module, and return True if one is stored.
+    """Load the C++ module from the cache folder. Return False if no module is stored.
 
     The module is loaded from memory, so that exactly the checked bytes run.
     """

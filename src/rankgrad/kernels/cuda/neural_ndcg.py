@@ -97,7 +97,7 @@ def run(
 
 @triton.jit
 def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: tl.constexpr):
-    """Return the middle row of a group of rows of K, and differences `apart` and `fall` for a block of columns.
+    """Return the middle row of a group of rows of NeuralSort's K, and two differences for a block of columns, on a GPU.
 
     `apart` is (score of the column - score of the middle row) / temperature. `fall` is the logit of the column in the
     middle row, minus the logit on the diagonal in the middle row.
@@ -115,7 +115,7 @@ def _columns(x, spread, m, per, group, column, like, GROUP: tl.constexpr, WIDE: 
 
 @triton.jit
 def _logits(middle, apart, fall, row, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return the logits of a block of K, up to a constant per row."""
+    """Return the logits of a block of NeuralSort's K, up to a constant per row, for a long list on a GPU."""
     turn = (2 * (middle - row - tl.arange(0, TALL))).to(apart.dtype)
     # One rounding, so that all callers get the same result.
     return tl.fma(
@@ -127,7 +127,7 @@ def _logits(middle, apart, fall, row, TALL: tl.constexpr, WIDE: tl.constexpr):
 
 @triton.jit
 def _block(middle, apart, fall, shift, m, row, column, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return a block of the matrix K of NeuralSort."""
+    """Return a block of NeuralSort's matrix K, for a long list on a GPU."""
     r = row + tl.arange(0, TALL)
     j = column + tl.arange(0, WIDE)
     logit = _logits(middle, apart, fall, row, TALL, WIDE)
@@ -140,7 +140,7 @@ def _shift(
     x, spread, shift, m, per, like, part, SPLIT: tl.constexpr, GROUP: tl.constexpr, TALL: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Write the log-sum-exp of the logits in each row of K to `shift`, for the rows of this program."""
+    """Write the log-sum-exp of each row of NeuralSort's K to `shift`, for the rows of this program on a GPU."""
     for step in range(0, tl.cdiv(m, GROUP * SPLIT) * GROUP, TALL):
         group = (step // GROUP * SPLIT + part) * GROUP
         row = group + step % GROUP
@@ -165,9 +165,10 @@ def _factor(
     dot, r, real, t, rounds, k, u, stride, extra, factor, weighed,
     MODE: tl.constexpr, TRANSPOSED: tl.constexpr,
 ):  # fmt: skip
-    """Return the factor of each row of K in a sweep. It depends on `dot`, the product of the row and a vector.
+    """Return the factor of each row of NeuralSort's K in a sweep on a GPU.
 
-    In mode READ, also return, for each row, the factor of the gains and the part of the value.
+    The factor depends on `dot`, the product of the row and a vector. In mode READ, also return, for each row, the
+    factor of the gains and the part of the value.
     """
     none = dot * 0.0
     if MODE == FORTH:
@@ -198,7 +199,7 @@ def _sweep(
     part, parts, counter, visit, MODE: tl.constexpr, TRANSPOSED: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr,
     GROUP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Do one sweep over K: multiply each row by `vector`, and compute a factor from each product, with `_factor`.
+    """Do one sweep over NeuralSort's K on a GPU: multiply each row by `vector`, and compute the factor of the row.
 
     Then fill `near`: for each column, add up factor times entry over all rows. Fill `far`: for each column, add up
     factor times entry times distance over all rows. The distance of an entry is its column index minus its row index.

@@ -11,7 +11,7 @@ FAR = tl.constexpr(80.0)  # largest gap, divided by the temperature: e^-80 is ne
 
 @triton.jit
 def _key(s):
-    """Return the sort key of a score: -inf for NaN. If NaN were a key, two documents could get the same rank."""
+    """Return the sort key of a score on a GPU: -inf for NaN. With NaN as key, two documents could get the same rank."""
     return tl.where(s == s, s, -float("inf"))
 
 
@@ -20,7 +20,7 @@ def descending(
     scores, labels, mask, offsets, documents, lists, n, score, label, best, origin, slopes, zeros, count,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Sort the real documents of each list in descending order of scores, by counting, for NeuralNDCG.
+    """Sort the real documents of each list by descending scores on a GPU, by counting, for NeuralNDCG.
 
     Also set the slopes and the first `count` entries of `zeros` to 0.
     """
@@ -55,7 +55,7 @@ def distances(
     mask, offsets, documents, lists, n, score, x, spread, temperature, temperature_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute `x` and `spread`, the distances of scores for NeuralNDCG. The scores are in descending order.
+    """Compute `x` and `spread`, the distances of scores for NeuralNDCG on a GPU. The scores are in descending order.
 
     `x` is the score minus the highest score, so it is at most 0. `spread` is the sum of the distances to all other
     scores, up to a constant. A gap of more than FAR * temperature is replaced by FAR * temperature. So one distant

@@ -79,7 +79,7 @@ def run(
 
 
 def _plan(name: str, scheme: Scheme, gain: Gains) -> dict[str, int | bool]:
-    """Return the constants that define the weights of pairs in the pairwise kernels.
+    """Return the constants that define the weights of pairs in the Triton kernels of pairwise losses.
 
     NEAR is not 0 if discounts of ranks are needed. FAR is not 0 if discounts of rank distances are needed.
     """

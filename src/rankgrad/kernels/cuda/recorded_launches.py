@@ -88,13 +88,13 @@ class Recording:
         _active.recording = None
 
     def add_allocated(self, tensor: Tensor) -> None:
-        """Record a tensor that was allocated in this call."""
+        """Record a tensor that was allocated in this call on a GPU."""
         self._kept.append(tensor)
         self._allocated.append(tensor)
         self._places[id(tensor)] = (self._scratch, 0)
 
     def add_view(self, view: Tensor, tensor: Tensor) -> None:
-        """Record `view`, which is `tensor` with another dtype. Usually both have the same memory."""
+        """Record `view`, the GPU tensor `tensor` with another dtype. Usually both have the same memory."""
         self._kept.append(view)
         if view.data_ptr() == tensor.data_ptr():
             self._views[id(view)] = id(tensor)

@@ -29,7 +29,7 @@ def multiprocessors(device: torch.device) -> int:
 
 
 class Blocks:
-    """Division of K into blocks: at most `down` times `across` blocks, for lists with at most `longest` documents."""
+    """Division of NeuralSort's K into blocks: at most `down` times `across`, for lists of up to `longest` documents."""
 
     def __init__(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> None:
         self.tall, self.wide = TALL, ENTRIES // TALL // (2 if dtype == torch.float64 else 1)
@@ -69,7 +69,7 @@ def sinkhorn(
 
 @triton.jit
 def meet(counter, visit, programs):
-    """Wait until all programs of a list have called `meet` `visit + 1` times.
+    """Wait, in a Triton kernel, until all programs of a list have called `meet` `visit + 1` times.
 
     After that, the L2 cache contains the data that these programs stored.
     """
@@ -83,7 +83,10 @@ def meet(counter, visit, programs):
 
 @triton.jit
 def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """Return the sums of rows of K over all blocks of columns. `dot` contains the partial sums of this program."""
+    """Return the sums of rows of K over all blocks of columns, for Sinkhorn's rounds on a GPU.
+
+    `dot` contains the partial sums of this program.
+    """
     if MOST > 1 and blocks > 1:
         place = at + (visit % 2) * MOST * stride + r
         tl.store(place + block * stride, dot, mask=r < m)
@@ -97,9 +100,10 @@ def _rows(dot, at, r, m, block, blocks, stride, counter, visit, programs, MOST: 
 
 @triton.jit
 def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, programs, MOST: tl.constexpr):
-    """Return the sums of columns of K over all blocks of rows. `near` and `far` are partial sums of this program.
+    """Return the sums of columns of K over all blocks of rows, for Sinkhorn's rounds on a GPU.
 
-    In the sums of `far`, each entry is multiplied by its distance from the diagonal.
+    `near` and `far` contain the partial sums of this program. In the sums of `far`, each entry is multiplied by its
+    distance from the diagonal.
     """
     if MOST > 1 and blocks > 1:
         place = at + (visit % 2) * 2 * MOST * stride + j
@@ -116,10 +120,11 @@ def add_columns(near, far, at, j, m, block, blocks, stride, counter, visit, prog
 
 @triton.jit
 def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return a block of K, before its rows are divided by their sums. The highest entry of row r is 1, in column r.
+    """Return a block of NeuralSort's K in registers, before the rows are divided by their sums.
 
-    A zero is loaded from aligned memory for every column. So Triton gives a thread four columns of sixteen rows.
-    Otherwise a thread would have one column, and the factors of rows would need all registers.
+    The highest entry of row r is 1, in column r. A zero is loaded from aligned memory for every column. So Triton gives
+    a thread four columns of sixteen rows. Otherwise a thread would have one column, and the factors of rows would need
+    all registers.
     """
     x_r, b_r = tl.load(x + r, mask=r < m, other=0.0), tl.load(spread + r, mask=r < m, other=0.0)
     x_j, b_j = tl.load(x + j, mask=j < m, other=0.0), tl.load(spread + j, mask=j < m, other=0.0)
@@ -133,7 +138,7 @@ def _matrix(x, spread, zeros, r, j, m, per, like, TALL: tl.constexpr, WIDE: tl.c
 
 @triton.jit
 def _distances(r, j, factor):
-    """Return the distance of each entry of a block of K from the diagonal: column index minus row index.
+    """Return the distance of each entry of a block of NeuralSort's K from the diagonal: column index minus row index.
 
     `factor` does not change the distances. It makes Triton compute the distances again in each call, because storing
     them would need registers.

@@ -63,7 +63,7 @@ def run(
 
 @triton.jit
 def _seen(labels, i, real, threshold, CODE: tl.constexpr):
-    """Return the number that a SmoothI metric uses for each document.
+    """Return the number that a SmoothI metric uses for each document, in a Triton kernel.
 
     For NDCG, this is the label. For other metrics, it is 1 for relevant documents and 0 for other documents.
     """
@@ -79,7 +79,7 @@ def _smooth(
     k, alpha, alpha_rest, delta, delta_rest, threshold, threshold_rest,
     CODE: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute value, signal and slopes of a SmoothI loss for a list. The loss is minus the metric."""
+    """Compute value, signal and slopes of a SmoothI loss for a list, on a GPU. The loss is minus the metric."""
     start, end = list_bounds(offsets, tl.program_id(0), n, PADDED)
     zero = tl.full([], 0.0, scores.dtype.element_ty)
     alpha = zero + alpha + alpha_rest

@@ -64,9 +64,9 @@ def run(
 
 @triton.jit
 def _entry(s_i, s_j, unit, P: tl.constexpr):
-    """Return entries e(i, j) of SoftSort's matrix, and their derivatives with respect to s_i, both `(rows, columns)`.
+    """Return entries e(i, j) of SoftSort's matrix and their derivatives by s_i, in a Triton kernel.
 
-    For equal scores, the derivative is 0.
+    Both results are `(rows, columns)`. For equal scores, the derivative is 0.
     """
     x = unit * (s_i[:, None] - s_j[None, :])
     if P == 1:
@@ -84,9 +84,10 @@ def _sums(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute, per document: 1 / (sum of its row in SoftSort's matrix), its rank, and its rank in the ideal order.
+    """Compute three numbers per document for softsort_ndcg on a GPU: two ranks, and 1 / (sum of the matrix row).
 
-    Documents with equal scores have the mean of their ranks, as in `kernels/cpu/soft_ndcg.py`.
+    The ranks are the document's ranks by score and in the ideal order. The row is the document's row of SoftSort's
+    matrix. Documents with equal scores have the mean of their ranks, as in `kernels/cpu/soft_ndcg.py`.
     """
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
@@ -119,7 +120,7 @@ def _mean_ranks(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the mean rank and the sum of each column of SoftSort's matrix.
+    """Compute the mean rank and the sum of each column of SoftSort's matrix, on a GPU.
 
     The mean is computed from differences to the rank of the document, which reduces rounding errors.
     """
@@ -151,7 +152,7 @@ def _values(
     scores, mask, offsets, documents, lists, n, labels, best, soft, total, by_rank, values, signal, k, beta, beta_rest,
     MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Compute softsort_ndcg of a list, and the derivatives of this value with respect to the mean ranks.
+    """Compute softsort_ndcg of a list on a GPU, and the derivatives of this value with respect to the mean ranks.
 
     The value is minus the NDCG. The derivatives are divided by the sums of the columns of SoftSort's matrix.
     """
@@ -181,7 +182,7 @@ def _by_share(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the derivative of softsort_ndcg with respect to the sum of each row of SoftSort's matrix."""
+    """Compute the derivative of softsort_ndcg with respect to the sum of each row of SoftSort's matrix, on a GPU."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)
@@ -209,7 +210,7 @@ def _slopes(
     P: tl.constexpr, MASKED: tl.constexpr, PADDED: tl.constexpr, STEPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the slopes of softsort_ndcg. A score changes one row and one column of SoftSort's matrix."""
+    """Compute the slopes of softsort_ndcg on a GPU. A score changes one row and one column of SoftSort's matrix."""
     i, inside, start, end = rows(offsets, documents, lists, n, PADDED, STEPS, ROWS)
     real = present(mask, i, inside, MASKED)
     s_i = tl.load(scores + i, mask=real, other=0.0)

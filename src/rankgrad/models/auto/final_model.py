@@ -20,7 +20,7 @@ from rankgrad.models.auto.fits import read_model
 from rankgrad.models.auto.latency import LATENCY_DOCUMENTS, measure_latency
 from rankgrad.models.auto.leaderboard import entry_rows
 from rankgrad.models.auto.portfolio import missing_notes
-from rankgrad.models.auto.search import Entry, Search
+from rankgrad.models.auto.search import AutoSearch, Entry
 from rankgrad.models.auto.students import LOSS, STUDENT, STUDENTS, teach
 from rankgrad.models.blend import BlendModel
 from rankgrad.models.protocol import TrainedModel
@@ -86,7 +86,7 @@ class AutoResult:
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
 
 
-def make_model(search: Search, final: FinalSettings) -> AutoResult:
+def make_model(search: AutoSearch, final: FinalSettings) -> AutoResult:
     """Choose an ensemble of the complete candidates, and return the model in the wanted form.
 
     If Ctrl-C stops the training of the wanted form, the ensemble is returned.
@@ -137,7 +137,7 @@ class _Made(NamedTuple):
     members: list[dict[str, Any]]
     value: float | None
 
-    def model(self, search: Search) -> TrainedModel:
+    def model(self, search: AutoSearch) -> TrainedModel:
         """Return one model: the only model of the form, or a blend of several models."""
         weights = np.array([member["weight"] for member in self.members])
         model = self.models[0] if len(self.models) == 1 else BlendModel(self.models, weights)
@@ -148,7 +148,7 @@ class _Made(NamedTuple):
         return model
 
 
-def _no_candidate(search: Search) -> NoReturn:
+def _no_candidate(search: AutoSearch) -> NoReturn:
     """Raise an error that explains why no candidate was trained."""
     failed = next((entry.error for entry in search.entries.values() if entry.error), None)
     if failed is not None:
@@ -162,7 +162,7 @@ def _no_candidate(search: Search) -> NoReturn:
 _Members = tuple[list[TrainedModel], list[dict[str, Any]]]
 
 
-def _bags(search: Search, entries: Sequence[Entry], weights: NDArray[np.float64]) -> _Members:
+def _bags(search: AutoSearch, entries: Sequence[Entry], weights: NDArray[np.float64]) -> _Members:
     """Return the bag of each candidate with a weight above 0, and facts about these candidates."""
     models, members = [], []
     for entry, weight in zip(entries, weights, strict=True):
@@ -182,7 +182,7 @@ def bag(folders: Sequence[Path]) -> TrainedModel:
     return models[0] if len(models) == 1 else BlendModel(models, np.full(len(models), 1 / len(models)))
 
 
-def refit(search: Search, entry: Entry) -> TrainedModel:
+def refit(search: AutoSearch, entry: Entry) -> TrainedModel:
     """Train a candidate on all lists, with the median number of epochs or trees of its fold models.
 
     Args:
@@ -196,7 +196,7 @@ def refit(search: Search, entry: Entry) -> TrainedModel:
     return kind.fit(settings, search.data, progress=False)
 
 
-def _single(search: Search, best: Entry) -> _Members:
+def _single(search: AutoSearch, best: Entry) -> _Members:
     return [refit(search, best)], [_member(best, 1.0, 1)]
 
 
@@ -206,7 +206,7 @@ def _member(entry: Entry, weight: float, models: int) -> dict[str, Any]:
 
 
 def _within_latency(
-    search: Search, entries: Sequence[Entry], found: ensemble.OutOfFold, limit: float, notes: list[str]
+    search: AutoSearch, entries: Sequence[Entry], found: ensemble.OutOfFold, limit: float, notes: list[str]
 ) -> _Made:
     """Return the best ensemble with a latency below the limit. Each of its models is trained on all lists."""
     costs = np.array([measure_latency(read_model(search.folders(entry)[0]), search.data) for entry in entries])

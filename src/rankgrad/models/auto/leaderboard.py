@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from rankgrad.models.auto import ensemble
-from rankgrad.models.auto.search import Entry, Search
+from rankgrad.models.auto.search import AutoSearch, Entry
 
 
-def progress_line(search: Search, entry: Entry) -> str:
+def progress_line(search: AutoSearch, entry: Entry) -> str:
     """Return one line about a candidate after a training.
 
     Args:
@@ -23,7 +23,7 @@ def progress_line(search: Search, entry: Entry) -> str:
     return f"{about}: {search.settings.metric} {value:.4f}, fold {len(entry.fits)} of {search.folds}"
 
 
-def entry_rows(search: Search) -> list[dict[str, Any]]:
+def entry_rows(search: AutoSearch) -> list[dict[str, Any]]:
     """Return the leaderboard as JSON values: first the candidates with all folds, then the other candidates.
 
     In both groups, the best candidate is first.

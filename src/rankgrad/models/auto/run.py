@@ -12,7 +12,7 @@ from rankgrad.data.training_labels import check_labels_differ
 from rankgrad.errors import bad_value
 from rankgrad.lock import LOCK, locked
 from rankgrad.models.auto.final_model import AutoResult, FinalSettings, make_model
-from rankgrad.models.auto.search import Entry, Search, SearchSettings
+from rankgrad.models.auto.search import AutoSearch, Entry, SearchSettings
 from rankgrad.models.auto.stored_lists import StoredLists, check_folds, content_hash
 from rankgrad.parallel.process_pool import Runner
 
@@ -20,7 +20,7 @@ SEARCH, RESULT = "search.json", "result.json"
 _LISTS = "lists"
 _SAME = ("metric", "folds", "seed")  # settings that must be equal to resume a search
 
-Told = Callable[[Search, Entry], Any]
+Told = Callable[[AutoSearch, Entry], Any]
 
 
 def run_search(
@@ -53,7 +53,7 @@ def run_search(
     with locked(folder, again=True):
         spent = _resume(folder, settings, content_hash(data))
         lists = StoredLists.write(data, folder / _LISTS, folds, settings.seed)
-        search = Search(settings, lists, folder, runner, begun - spent)
+        search = AutoSearch(settings, lists, folder, runner, begun - spent)
         try:
             for entry in search.run():
                 write_json(folder / SEARCH, _record(settings, lists.key, time.time() - search.begun), seal=True)

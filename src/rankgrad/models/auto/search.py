@@ -24,7 +24,7 @@ from rankgrad.metrics.custom import as_metric
 from rankgrad.models.auto import ensemble
 from rankgrad.models.auto.fits import Fit, FitResult, read_result, read_scores, run_fit, write_failure
 from rankgrad.models.auto.portfolio import PORTFOLIO, Candidate, candidates, installed_kinds
-from rankgrad.models.auto.stored_lists import StoredLists
+from rankgrad.models.auto.stored_lists import StoredLists, has_missing
 from rankgrad.models.blend import standardise_columns
 from rankgrad.models.registry import kind_or_default
 from rankgrad.parallel.process_pool import Runner, Task
@@ -50,7 +50,7 @@ class SearchSettings:
     seed: int = 0
     memory: int | None = None  # number of bytes that all processes may use together; None for no limit
     jobs: int = 1  # number of trainings at the same time
-    missing: str = "error"  # setting `missing` of networks; trees accept missing values without it
+    missing: str | None = None  # setting `missing` of networks; None: "mean" if the lists have NaN, otherwise "error"
 
     def check(self) -> None:
         """Raise an error if a setting is wrong."""
@@ -60,7 +60,8 @@ class SearchSettings:
             check_number("minutes", self.seconds / 60)
         for name, least in (("trials", 1), ("folds", 2), ("jobs", 1), ("seed", 0)):
             check_number(name, getattr(self, name), whole=True, least=least, optional=name == "trials")
-        one_of("missing", self.missing, MISSING)
+        if self.missing is not None:
+            one_of("missing", self.missing, MISSING)
         as_metric(self.metric)
 
 
@@ -84,7 +85,7 @@ class Entry:
         return sum(fit.seconds for fit in self.fits.values())
 
 
-class Search:
+class AutoSearch:
     """The state of a search.
 
     Args:
@@ -126,7 +127,8 @@ class Search:
 
     def run(self) -> Iterator[Entry]:
         """Run the search, and yield the entry of each finished training."""
-        stream = candidates(self.settings.seed, self._installed, self.settings.missing)
+        missing = self.settings.missing or ("mean" if has_missing(self.data) else "error")
+        stream = candidates(self.settings.seed, self._installed, missing)
         size = sum(self._installed[kind_or_default(entry["model"]).name] for entry in PORTFOLIO)
         trials = self.settings.trials
         if trials is None:  # with a number of trials, the same decisions are made again, from the same results

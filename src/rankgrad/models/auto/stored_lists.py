@@ -21,6 +21,7 @@ from rankgrad.errors import bad_value
 _ARRAYS = ("features", "labels", "offsets", "qids", "weights")
 _ABOUT = "lists.json"
 _HASHED = 1 << 26  # number of bytes per block
+_ROWS = 1 << 16  # number of rows per block
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,15 @@ def check_folds(data: Dataset, folds: int) -> int:
         got = f"{useful} such quer{'y' if useful == 1 else 'ies'} in {len(data)} lists"
         bad_value("data", "contain at least 2 queries with a list whose labels differ", got)
     return min(folds, useful)
+
+
+def has_missing(data: Dataset) -> bool:
+    """Return True if a feature that is not categorical has a missing value (NaN)."""
+    if is_sparse(data.features):
+        return bool(np.isnan(data.features.data).any())
+    columns = [column for column in range(data.features.shape[1]) if column not in (data.categories or {})]
+    starts = range(0, len(data.labels), _ROWS)
+    return any(bool(np.isnan(data.features[start : start + _ROWS][:, columns]).any()) for start in starts)
 
 
 def joined(first: Dataset, second: Dataset | None) -> Dataset:

@@ -15,7 +15,7 @@ from rankgrad.parallel.process_pool import Task
 from rankgrad.spec import spell
 
 if TYPE_CHECKING:
-    from rankgrad.models.auto.search import Search
+    from rankgrad.models.auto.search import AutoSearch
 
 STUDENT = "student"  # name of the student among the candidates
 STUDENTS = ("mlp", "lightgbm")
@@ -23,7 +23,7 @@ LOSS = "listnet:targets=softmax"
 LABELS = 0.5  # weight of the standardised labels, relative to the scores of the teacher
 
 
-def teach(search: "Search", teacher: NDArray[np.float64], name: str) -> TrainedModel:
+def teach(search: "AutoSearch", teacher: NDArray[np.float64], name: str) -> TrainedModel:
     """Train a student on the scores of a teacher plus the labels: first with each fold held out, then on all lists.
 
     The first trainings determine the number of epochs or trees. The metric of these trainings on the held-out lists is
