@@ -90,7 +90,7 @@ def test_a_callback_sees_each_epoch_and_may_end_the_run(tmp_path):
     assert [row if isinstance(row, int) else row["epoch"] for row in seen] == [1, 1, 2, 2]
     assert rows_of(stopped) == rows_of(whole)[:2]
     assert same(run(out=tmp_path / "stopped", resume=True), whole)
-    with pytest.raises(TypeError, match="callbacks must be functions that take a log row; got int"):
+    with pytest.raises(TypeError, match="callbacks must be functions with one argument, a log row; got int"):
         run(callbacks=[1])
 
 
@@ -119,12 +119,12 @@ def test_training_starts_from_a_trained_model(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": "mlp:widths=9"}, r"architecture of the new run, widths=\[9\]; got widths=\[8\]"),
+        ({"model": "mlp:widths=9"}, r"architecture of the new run \(widths=\[9\]\); got widths=\[8\]"),
         (
             {"preprocess": "quantile"},
-            "preprocess must be 'standardise', the preprocessing of init_model; got 'quantile",
+            "preprocess must be 'standardise', as in the model init_model; got 'quantile",
         ),
-        ({"data": load("synthetic:lists=9,features=11").train}, "features=11; got features=10"),
+        ({"data": load("synthetic:lists=9,features=11").train}, r"features=11\); got features=10"),
     ],
 )
 def test_a_model_that_does_not_fit_is_no_start(settings, message):

@@ -62,7 +62,7 @@ def test_overwrite_removes_the_search_and_the_parts(tmp_path):
     out = tmp_path / "best"
     run(*QUICK, "--out", out)
     (out / "mine.txt").write_text("kept")
-    with pytest.raises(ValueError, match="the folder of a search with seed 1"):
+    with pytest.raises(ValueError, match="the folder of a search with seed=1"):
         run(*QUICK, "--seed", 1, "--out", out)
     run(*QUICK, "--seed", 1, "--overwrite", "--single", "--out", out)
     assert not list(out.glob("part-*"))

@@ -112,7 +112,11 @@ def edit(**changes):
         ("docids.npy", flip, "docids.npy is damaged; expected the content that the manifest describes"),
         ("offsets.npy", os.remove, f"offsets.npy is missing; expected {caches._ADVICE}"),
         ("manifest.json", os.remove, f"no manifest.json; expected {caches._ADVICE}"),
-        ("manifest.json", edit(version=2), "cache of version 2; expected version 1 (convert the source files again)"),
+        (
+            "manifest.json",
+            edit(version=2),
+            "the cache has version 2; expected version 1 (convert the source files again)",
+        ),
         ("manifest.json", edit(format="x"), f"manifest.json is not the manifest of a cache; expected {caches._ADVICE}"),
         ("manifest.json", edit(arrays={}), f"manifest.json is not complete; expected {caches._ADVICE}"),
         ("manifest.json", edit(sources=[{}]), f"manifest.json is not complete; expected {caches._ADVICE}"),
@@ -234,7 +238,7 @@ def test_a_stale_cache_is_refused_or_rebuilt(source, folder, change):
         os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(CacheError) as caught:
         open_cache(folder)
-    expected = "expected the original file, or a new conversion"
+    expected = "expected the original file (or convert the changed file)"
     assert str(caught.value) == f"{folder}: {source} has changed since the conversion; {expected}"
     assert_same(read_letor(source, cache=folder), read_letor(source))
     open_cache(folder)

@@ -153,7 +153,7 @@ BAD = {
     "space in front": (with_ids(docid=" a"), "document ids must be"),
     "long docid": (with_ids(docid="d" * 256), "document ids must be one line of at most 255 characters"),
     "docid = with spaces": (with_ids(docid="docid = 7"), "document ids must not begin with `docid =`"),
-    "infinity": (with_values(math.inf), "features must be finite or NaN to be written as LETOR text; got an infinity"),
+    "infinity": (with_values(math.inf), "features must be finite or NaN to be written as LETOR text; got an inf"),
     "negative label": (with_values(label=-1), "labels must be finite and at least 0; got -1"),
     "NaN label": (with_values(label=math.nan), "labels must be finite and at least 0; got nan"),
     "no document": (made().take([]), "dataset must have at least one document and one feature"),

@@ -75,7 +75,7 @@ def test_sets_that_are_not_there_are_named_and_the_rest_runs(recipe_file, tmp_pa
     recipe_file.write_text(yaml.safe_dump({**RECIPE, "data": ["MQ2007", TINY], "trials": 1}))
     told = invoke("experiment", recipe_file, "--out", tmp_path / "out", "--data-root", tmp_path)
     assert told.exit_code == 0
-    assert re.search(r"MQ2007 is left out: (--data-)?root must contain MQ2007 as .*Put the files there", told.stderr)
+    assert re.search(r"MQ2007 is left out: (--data-)?root must contain MQ2007 as .*put the files there", told.stderr)
     assert {cell.data for cell in read_results(tmp_path / "out").missing} == {"MQ2007"}
     with pytest.raises(FileNotFoundError, match="root must contain MQ2007"):
         invoke("experiment", recipe_file, "--only", "MQ2007", "--out", tmp_path / "out", "--data-root", tmp_path)

@@ -136,8 +136,8 @@ def test_crlf_blank_lines_and_tabs(tmp_path):
 @pytest.mark.parametrize(
     ("read", "content", "message"),
     [
-        (read_run, b"", ":0: no lines; expected query Q0 document rank score tag"),
-        (read_run, b"\n\n", ":2: no lines; expected query Q0 document rank score tag"),
+        (read_run, b"", ": no data in the file; expected query Q0 document rank score tag"),
+        (read_run, b"\n\n", ": no data in the file; expected query Q0 document rank score tag"),
         (read_run, b"q Q0 d 1 0.5 t\nq Q0 d2 1 0.5\n", ":2: 5 columns; expected 6: query Q0 document rank score tag"),
         (read_run, b"q Q0 d 1 high t\n", ":1: score 'high'; expected a number"),
         (read_run, b"q Q0 d 1 1 t\nq Q0 d 2 2 t\n", ":2: document 'd' is repeated for query 'q'; expected one line"),
@@ -163,7 +163,7 @@ def test_bad_files(tmp_path, read, content, message):
 
 
 def test_bad_arguments(tmp_path):
-    with pytest.raises(ValueError, match="run must contain a query of qrels; got queries '1', '2' in the run, 'a' in"):
+    with pytest.raises(ValueError, match="at least one query of the qrels; got queries '1', '2' in the run and 'a'"):
         measure_run({"1": {}, "2": {}}, {"a": {"d": 1}}, "AP")
     with pytest.raises(ValueError, match="be text without spaces; got 'a b'"):
         write_run(tmp_path / "run", {"q": {"a b": 1.0}})

@@ -94,7 +94,7 @@ def test_a_search_continues_with_more_trials(lists, quick, tmp_path):
     assert (more.model.score_lists(lists.test) == fresh.model.score_lists(lists.test)).all()
     with pytest.raises(ValueError, match="out must be a new folder, or the folder of a search with the same lists"):
         searched(lists.test, tmp_path / "a")
-    with pytest.raises(ValueError, match=r"the folder of a search with folds 3; got .*, a search with folds 2"):
+    with pytest.raises(ValueError, match=r"the folder of a search with folds=3; got .* of a search with folds=2"):
         searched(lists.train, tmp_path / "a", folds=3)
 
 
@@ -194,7 +194,7 @@ def test_a_candidate_that_fails_is_shown(lists, quick, tmp_path):
         assert [row["candidate"] for row in found.leaderboard if row["note"].startswith("failed: ")] == ["c001"]
         patch.setattr(portfolio, "PORTFOLIO", tuple(broken))
         patch.setattr("rankgrad.models.auto.search.PORTFOLIO", tuple(broken))
-        with pytest.raises(ValueError, match="the search must finish at least one training; got none"):
+        with pytest.raises(ValueError, match="the search must finish at least one training; got no finished training"):
             searched(lists.train, tmp_path / "c", trials=1)
 
 

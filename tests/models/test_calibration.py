@@ -96,8 +96,8 @@ def test_probabilities_do_not_depend_on_the_unit_of_the_scores(method, factor):
 
 
 def test_differences_too_small_for_a_logistic_function_are_refused():
-    must = "scores must have larger differences for the method platt"
-    with pytest.raises(ValueError, match=f"^{must}; got the standard deviation "):
+    must = "scores must have a larger standard deviation for the method platt"
+    with pytest.raises(ValueError, match=f"^{must}; got "):
         fit_calibration(SCORES * 1e-310, DATA)
 
 

@@ -226,7 +226,7 @@ def test_wrong_categories_in_a_saved_model_are_refused(wrong, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     del config["sha256"]  # a file without a hash is read, as files of version 0.1 are
     (tmp_path / "config.json").write_text(json.dumps({**config, "categories": wrong}))
-    with pytest.raises(ValueError, match="must contain lists of different texts as categories, by column"):
+    with pytest.raises(ValueError, match="must map each column to a list of different texts, its categories"):
         rg.Ranker.load(tmp_path)
 
 
@@ -339,7 +339,7 @@ def test_a_blend_of_rankers_with_categories(tmp_path):
     assert load(tmp_path / "blend").categories == {FEATURES: ("ant", "bee", "cat", "dog", "eel", "fox")}
     few = SHOP != "fox"
     other = network(categorical=["shop"]).fit(FRAME[few], Y[few], qid=QID[few])
-    with pytest.raises(ValueError, match="models must have the same categories for the same features"):
+    with pytest.raises(ValueError, match="models of a blend must have the same categories of each feature"):
         rg.blend([both.rankers[0], other]).fit(TYPED, Y, qid=QID)
     data = rg.data.from_frame(FRAME.assign(qid=QID, label=Y), categorical=["shop"])
     np.testing.assert_allclose(load(tmp_path / "blend").score_lists(data), expected, atol=1e-6)

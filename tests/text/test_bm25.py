@@ -199,10 +199,10 @@ def test_a_damaged_file_is_noticed(name, tmp_path):
     BM25Index.build(texts("wing flow", "heat")).save(tmp_path)
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(ValueError, match=rf"{name} must be unchanged since it was written; got different content"):
+    with pytest.raises(ValueError, match=rf"{name} must be unchanged since it was written .*; got different content"):
         BM25Index.load(tmp_path)
     (tmp_path / name).unlink()
-    with pytest.raises(ValueError, match=rf"{name} must be unchanged since it was written; got no such file"):
+    with pytest.raises(ValueError, match=rf"{name} must be unchanged since it was written .*; got no such file"):
         BM25Index.load(tmp_path)
 
 

@@ -246,7 +246,7 @@ def test_scores_of_lists_are_a_run(collection, run, tmp_path):
     assert evaluate(scores.detach(), data.labels, metric, offsets=data.offsets)[metric] > ours[metric]
     with pytest.raises(ValueError, match=r"scores must have one score per document, \(\d+,\); got \(3,\)"):
         to_run(data, [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="data must have document ids; got None as docids"):
+    with pytest.raises(ValueError, match="data must have document ids; got docids=None"):
         to_run(replace(data, docids=None), scores)
 
 

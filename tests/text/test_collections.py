@@ -314,7 +314,7 @@ def test_first_of_repeated_ids_is_kept_and_unknown_ids_stay_in_the_qrels(tmp_pat
 ERRORS = [
     ({}, "no documents; expected files of Cranfield"),
     ({"documents.tsv": ""}, "documents.tsv:1: no id in the columns"),
-    ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"id": 2, "te'}, r"documents.jsonl:2: not JSON .*\(is the file cut"),
+    ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"id": 2, "te'}, r"documents.jsonl:2: not JSON .*\(is the file"),
     ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"text": "a"}'}, "documents.jsonl:2: a document has no id"),
     ({"documents.jsonl": "[1]"}, "documents.jsonl:1: a JSON list; expected one JSON object per line"),
     ({"documents.jsonl": '{"id": 1, "text": ["a"]}'}, "documents.jsonl:1: text is a list"),

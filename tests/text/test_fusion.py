@@ -102,7 +102,7 @@ def test_reciprocal_ranks():
         (lambda: fuse([{"q1": {"a": float("nan")}}]), "runs must have finite scores; got NaN or infinity in query"),
         (lambda: features(small(), RUNS, standardise="z"), "standardise must be one of 'none', 'zscore', 'minmax'; "),
         (lambda: features(small(), RUNS["bm25"]), "runs must be several runs"),
-        (lambda: features(small(), RUNS, columns={"bm25": {}}), "columns must have other names than the runs; got 'b"),
+        (lambda: features(small(), RUNS, columns={"bm25": {}}), "columns must have names that no run has; got 'b"),
         (lambda: features(small(), RUNS, columns={"size": {"a": 1}}), "column 'size' must have a value for each"),
         (lambda: reciprocal_rank_fusion(RUNS, k=-1), "k must be a finite number of at least 0; got -1"),
     ],

@@ -314,7 +314,7 @@ def test_errors(model):
         (
             [["wing"], [["lift"]], [["drag"]]],
             [[1]],
-            "inputs must have two columns, queries and lists of documents, .*3",
+            r"inputs must have two columns \(queries, lists of documents\), not counting the labels; got 3",
         ),
         ([["wing"], ["lift"]], [[1]], "documents must have one list of texts per query; got an entry of type str"),
         ([["wing"], [["lift"], ["drag"]]], [[1], [0]], "documents must have one list per query, 1; got 2"),

@@ -286,7 +286,7 @@ def test_a_tracker_that_is_not_installed_is_named(tmp_path):
     try:
         import mlflow  # noqa: F401
     except ModuleNotFoundError:
-        with pytest.raises(ValueError, match="trackers must be installed; got 'mlflow'"):
+        with pytest.raises(ValueError, match="the tracker 'mlflow' must be installed; got the error"):
             run(out=tmp_path, trackers=("mlflow",))
 
 

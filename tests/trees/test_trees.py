@@ -219,7 +219,7 @@ def test_bad_input(tmp_path):
         quick(loss="approx_ndcg").fit(X, Y, qid=QID, sample_weight=np.ones(len(Y)))
     quick().fit(X, Y, qid=QID).save(tmp_path)
     (tmp_path / "model.txt").write_text("nothing")
-    with pytest.raises(ValueError, match=r"model.txt must match its hash in config.json; got different content"):
+    with pytest.raises(ValueError, match=r"model.txt must match its hash in config.json \(.*; got different"):
         TreeRanker.load(tmp_path)
 
 

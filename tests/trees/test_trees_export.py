@@ -94,7 +94,7 @@ def test_callbacks_see_each_tree_and_may_end_the_training(framework):
     assert [row["tree"] for row in seen] == [row["tree"] for row in others] == [1, 2, 3, 4, 5]
     assert seen == ranker.history_
     assert ranker.model_.rounds == ranker.best_trees_ == 5
-    with pytest.raises(TypeError, match="callbacks must be functions that take a log row; got str"):
+    with pytest.raises(TypeError, match="callbacks must be functions with one argument, a log row; got str"):
         ranker.fit(X, Y, qid=QID, callbacks=["print"])
 
 

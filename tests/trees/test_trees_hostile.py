@@ -54,7 +54,7 @@ def test_what_the_frameworks_write_passes(framework, tmp_path):
 
 LINES = {
     "a child beyond the tree": ("left_child=", "left_child=7777", "left_child must be from -4 to 2; got 7777"),
-    "a child that is its own parent": ("left_child=", "left_child=0", "children must lead to each node once"),
+    "a child that is its own parent": ("left_child=", "left_child=0", "children must lead to each node at most once"),
     "a feature beyond the rows": ("split_feature=", "split_feature=99", "split_feature must be from 0 to 3; got 99"),
     "a negative feature": ("split_feature=", "split_feature=-5", "split_feature must be from 0 to 3; got -5"),
     "a categorical split without categories": ("decision_type=", "decision_type=1", "num_cat must be the number of"),
@@ -85,7 +85,7 @@ def test_sizes_of_trees_that_are_wrong_are_refused(sizes, saved):
 
 FIELDS = {
     "left_children": (0, 77, "children must be from 1 to 6; got 77"),
-    "right_children": (0, 1, "children must lead to each node once"),
+    "right_children": (0, 1, "children must lead to each node at most once"),
     "split_indices": (0, 99, "split_indices must be from 0 to 3; got 99"),
     "split_type": (0, 1, "categories_nodes must be the nodes whose split_type is 1, in order; got []"),
     "parents": (3, 6, "parents must match left_children and right_children"),

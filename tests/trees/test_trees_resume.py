@@ -228,7 +228,7 @@ def test_a_checkpoint_that_was_edited_is_one_sentence(framework, damage, tmp_pat
         facts["history"] = facts["history"][:-1]
     write_tensors(path, tensors, facts)
     with pytest.raises(
-        ValueError, match=r"last.safetensors must be a checkpoint of this run; got .*: train again in a new folder"
+        ValueError, match=r"last.safetensors must be a checkpoint of this run \(otherwise, train again in .*\); got"
     ):
         boost(told, TRAIN, HELD, out=tmp_path, resume=True)
 

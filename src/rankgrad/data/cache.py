@@ -77,7 +77,7 @@ def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Datas
         path = Path(source["path"])
         if os.path.isfile(path) and not matches(path, source, verify):
             raise CacheError(
-                folder, f"{path} has changed since the conversion", "the original file, or a new conversion"
+                folder, f"{path} has changed since the conversion", "the original file (or convert the changed file)"
             )
     return load_cache(folder, manifest, verify)[0]
 
@@ -106,11 +106,9 @@ def through_cache(
     try:
         manifest = read_manifest(folder)
         if manifest["options"] != options:
-            raise CacheError(folder, "written with different options", "the options of this call")
+            raise CacheError(folder, "the cache was written with other options", "the options of this call")
         if not all_match(files, manifest["sources"], verify):
-            raise CacheError(
-                folder, "written from different files, or the files have changed", "the files of this call"
-            )
+            raise CacheError(folder, "the cache is of other files, or the files have changed", "a cache of these files")
         data, summary = load_cache(folder, manifest, verify)
         return data, replace(summary, seconds=time.perf_counter() - begun)
     except (CacheError, FileNotFoundError) as why:
@@ -150,7 +148,7 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
 
 
 def _map(folder: Path, name: str) -> NDArray[Any]:
-    """Check that the header of a file is valid and agrees with the size of the file, then map the array."""
+    """Map an array of a cache; first check that the header of the file is valid and agrees with the file's size."""
     path = folder / f"{name}.npy"
     try:
         with open(path, "rb") as file:
@@ -168,7 +166,7 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a cache; a manifest that is damaged or has a different version is an error."""
+    """Return the manifest of a cache; raise an error if the manifest is damaged or has a different version."""
     path = folder / MANIFEST
     if not path.is_file():
         raise CacheError(folder, f"no {MANIFEST}")
@@ -182,7 +180,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise CacheError(folder, f"{MANIFEST} is not the manifest of a cache")
     if manifest.get("version") != VERSION:
         raise CacheError(
-            folder, f"cache of version {manifest.get('version')}", f"version {VERSION} (convert the source files again)"
+            folder,
+            f"the cache has version {manifest.get('version')}",
+            f"version {VERSION} (convert the source files again)",
         )
     if not _complete(manifest):
         raise CacheError(folder, f"{MANIFEST} is not complete")
@@ -217,7 +217,7 @@ def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
 
 
 def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
-    """Return True if a file has this fingerprint. A fingerprint without a modification time accepts any time."""
+    """Return True if a source file of a cache has this fingerprint (any time if this has no modification time)."""
     status = path.stat()
     if status.st_size != fingerprint["size"] or fingerprint.get("mtime_ns", status.st_mtime_ns) != status.st_mtime_ns:
         return False
@@ -225,7 +225,7 @@ def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
 
 
 def all_match(paths: Sequence[Path], known: Sequence[dict[str, Any]], verify: bool) -> bool:
-    """Return True if the files `paths` have the fingerprints `known`, in the same order."""
+    """Return True if the source files `paths` of a cache have the fingerprints `known`, in the same order."""
     return len(paths) == len(known) and all(matches(*pair, verify) for pair in zip(paths, known, strict=True))
 
 
@@ -253,7 +253,7 @@ class Writer:
         self._names: list[str] = []
 
     def new(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return an array of zeros that is mapped to a new file; a full disk is an error."""
+        """Return an array of zeros that is mapped to a new file of the cache; raise an error if the disk is full."""
         path = self.folder / f"{name}.npy"
         with naming(path):
             array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
@@ -271,7 +271,7 @@ class Writer:
         summary: ReadSummary,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        """Write the manifest. It is written last, because a folder without a manifest is not a cache."""
+        """Write the manifest of the cache. This is the last step: a folder without a manifest is not a cache."""
         arrays = {}
         for key in self._names:
             arrays[key] = file_fingerprint(self.folder / f"{key}.npy")

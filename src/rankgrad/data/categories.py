@@ -21,7 +21,7 @@ _MOST = 1 << 24  # float32 has all integers up to this number
 
 
 def find_categories(values: Any, name: str) -> tuple[str, ...]:
-    """Return the distinct values of a column as sorted texts, with integers first. Missing values are ignored.
+    """Return the categories of a column: sorted distinct texts, with integers first. Missing values are ignored.
 
     Integers are exact. Other numbers have the shortest text that float32 needs, because many files contain float32.
 
@@ -63,7 +63,7 @@ def encode(values: Any, categories: Sequence[str], name: str) -> NDArray[np.floa
 def encode_distinct(
     values: Any, counts: NDArray[Any], categories: Sequence[str], name: str
 ) -> tuple[NDArray[np.float32], int, int]:
-    """Encode the distinct values of a column. Also return how many rows have an unknown value, and how many a value.
+    """Encode the distinct values of a categorical column. Also count the rows with an unknown value and with any value.
 
     Args:
         values: distinct values of the column.
@@ -91,7 +91,7 @@ def warn_unknown(name: str, unknown: int, given: int) -> None:
 
 
 def recode(data: Dataset, categories: Categories | None) -> Dataset:
-    """Return the data set with categorical features that are encoded by the categories of a model.
+    """Encode the categorical features of a data set with the categories of a model, and return the data set.
 
     Args:
         data: lists. The data set may have other categories than the model, or the same categories in another order. If
@@ -161,7 +161,7 @@ def column_numbers(given: Iterable[Any], names: Sequence[Any] | None, width: int
 
 
 def to_json(categories: Categories | None) -> dict[str, list[Any]]:
-    """Return categories as JSON values.
+    """Return the categories of categorical features as JSON values.
 
     Args:
         categories: categories by column, or None.
@@ -170,7 +170,7 @@ def to_json(categories: Categories | None) -> dict[str, list[Any]]:
 
 
 def from_json(record: Any, features: int, where: str) -> Categories | None:
-    """Check the result of `to_json`, and return the categories.
+    """Check the result of `to_json`, and return the categories of categorical features.
 
     Args:
         record: JSON value.
@@ -183,7 +183,7 @@ def from_json(record: Any, features: int, where: str) -> Categories | None:
         str(column).isdecimal() and int(column) < features and isinstance(values, list) and _are_values(values)
         for column, values in record.items()
     ):
-        bad_value(where, "contain lists of different texts as categories, by column", str(record)[:80])
+        bad_value(where, "map each column to a list of different texts, its categories", str(record)[:80])
     return {int(column): tuple(values) for column, values in record.items()}
 
 
@@ -192,7 +192,7 @@ def _are_values(values: list[Any]) -> bool:
 
 
 def _distinct(values: Any, name: str) -> tuple[list[str | None], NDArray[np.int64]]:
-    """Return the distinct values of a column as texts (None if missing), and for each row the index of its value."""
+    """Return the distinct values of a categorical column as texts (None if missing), and each row's index in them."""
     array = np.asarray(values)
     if array.dtype.kind in "iubf":
         found, inverse = np.unique(array, return_inverse=True)
@@ -203,7 +203,7 @@ def _distinct(values: Any, name: str) -> tuple[list[str | None], NDArray[np.int6
 
 
 def _text(value: Any, name: str) -> str | None:
-    """Return a value as text; None if it is missing."""
+    """Return a value of a categorical column as text; None if the value is missing."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PaddedBatch(NamedTuple):
-    """Lists in the padded layout. `labels`, `mask` and `weights` are named as the arguments of losses and metrics."""
+    """Batch of padded lists. `labels`, `mask` and `weights` are named as the arguments of losses and metrics."""
 
     features: "Tensor"  # (lists, n, f), 0 at padding
     labels: "Tensor"  # (lists, n), 0 at padding
@@ -24,7 +24,7 @@ class PaddedBatch(NamedTuple):
 
 
 class FlatBatch(NamedTuple):
-    """Lists in the flat layout. `labels`, `offsets` and `weights` are named as the arguments of losses and metrics."""
+    """Batch of flat lists. `labels`, `offsets` and `weights` are named as the arguments of losses and metrics."""
 
     features: "Tensor"  # (documents, f)
     labels: "Tensor"  # (documents,)

@@ -79,11 +79,11 @@ class Dataset:
             bad_value("feature_names", f"have {self.features.shape[1]} names, one per feature", len(self.feature_names))
 
     def __len__(self) -> int:
-        """Return the number of lists."""
+        """Return the number of lists of the data set."""
         return len(self.qids)
 
     def __getitem__(self, index: int) -> DocumentList:
-        """Return one list. A negative index counts from the end."""
+        """Return one list of the data set. A negative index counts from the end."""
         try:
             place = operator.index(index)
         except TypeError:
@@ -102,7 +102,7 @@ class Dataset:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle. To start a process, mapped arrays are replaced by the paths of their files."""
+        """Return the state of a data set for pickle. Mapped arrays are replaced by the paths of their files."""
         state = dict(self.__dict__)
         if get_spawning_popen() is not None:
             state = {name: _MappedFile.of(value) or value for name, value in state.items()}
@@ -118,7 +118,7 @@ class Dataset:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Number of documents of each list, `(lists,)`."""
+        """Number of documents of each list of the data set, `(lists,)`."""
         return np.diff(self.offsets)
 
     @property
@@ -189,7 +189,7 @@ class Dataset:
         return self.select_features(self.feature_names[2:])
 
     def in_row_order(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values of documents, sorted in the order of the rows in the file.
+        """Return values of the documents of a data set, sorted in the order of the rows in the file.
 
         Args:
             values: one value per document of this data set, `(documents,)`, such as scores.
@@ -202,13 +202,13 @@ class Dataset:
 
 
 class _MappedFile(NamedTuple):
-    """A mapped `.npy` file. A worker of a data loader maps the file again, and does not receive a copy of the array."""
+    """A mapped `.npy` file of a data set. A worker of a data loader maps the file again, and receives no copy."""
 
     path: str
 
     @staticmethod
     def of(array: Any) -> "_MappedFile | None":
-        """Return the file of an array; None if the array is not the complete content of a mapped `.npy` file."""
+        """Return the mapped file of an array; None if the array is not the complete content of a mapped `.npy` file."""
         # A slice of a map is also an `np.memmap`, but its base is an array.
         if not isinstance(array, np.memmap) or not isinstance(array.base, mmap.mmap) or array.filename is None:
             return None
@@ -222,7 +222,7 @@ class _MappedFile(NamedTuple):
         return file if same and all(found[end].tobytes() == array[end].tobytes() for end in _ENDS) else None
 
     def open(self) -> NDArray[Any]:
-        """Map the file, and return the array."""
+        """Map the `.npy` file of a data set, and return the array."""
         return np.load(self.path, mmap_mode="r", allow_pickle=False)
 
 

@@ -27,7 +27,7 @@ def evaluate_lists(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """Compute metrics of scores. The values per query are in the order of the lists.
+    """Compute metrics of scores on a data set. The values per query are in the order of the lists.
 
     For a text data set, metrics are computed as in trec_eval, with the qrels of the collection: see
     `rankgrad.metrics.measure_run`. Queries without qrels are skipped. `rankgrad.metrics.evaluate` would return higher

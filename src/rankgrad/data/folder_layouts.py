@@ -30,7 +30,7 @@ class SplitFiles:
 
 
 def find_files(folder: Path, *, fold: int | None = None, depth: int = 0, needs_test: bool = False) -> SplitFiles | None:
-    """Return the files of a set in `folder` or in its subfolders, down to `depth` levels; None if no set is found.
+    """Return the files of a data set in `folder` or in its subfolders, down to `depth` levels; None if no set is found.
 
     The upper levels are searched first. With `fold`, the files are `train.txt`, `vali.txt` and `test.txt` in `Fold1`
     (`trainingset.txt`, ... in OHSUMED), or `S1.txt` to `S5.txt`. Without `fold`, the files are `train.txt`, `vali.txt`
@@ -53,7 +53,7 @@ def has_folds(folder: Path) -> bool:
 
 
 def folders(top: Path, depth: int) -> Iterator[Path]:
-    """Yield `top` and its subfolders down to `depth` levels, the upper levels first; hidden folders are skipped."""
+    """Yield the folders to search: `top` and its subfolders, `depth` levels, upper levels first, no hidden folders."""
     level = [top] if top.is_dir() else []
     for _ in range(depth + 1):
         yield from level
@@ -97,7 +97,7 @@ def _files_in(folder: Path) -> dict[str, Path]:
 
 
 def _pick(names: dict[str, Path], split: str, stems: Iterable[str]) -> tuple[Path, ...]:
-    """Return the file of a split, or no file. Two files are an error, except a file and its compressed copy."""
+    """Return the file of a split in a folder, or no file. Two files are an error, except a compressed copy."""
     found: list[Path] = []
     for name in (stem + ending for stem in stems for ending in _ENDINGS):
         found += [names[name + suffix] for suffix in _COMPRESSED if name + suffix in names][:1]

@@ -14,7 +14,7 @@ from rankgrad.errors import bad_value
 
 
 def fit_categories(X: Any, given: Iterable[Any] | None, more: Iterable[int] = ()) -> Categories | None:
-    """Return the categories of the categorical columns of the training data, by column; None if there are none.
+    """Return the categories of an estimator's training data, by column; None if no column is categorical.
 
     Columns of a categorical type are categorical: `category` of pandas, `Categorical` and `Enum` of polars, and
     dictionaries of Arrow.
@@ -46,7 +46,7 @@ def fit_categories(X: Any, given: Iterable[Any] | None, more: Iterable[int] = ()
 
 
 def encode_categories(X: Any, categories: Categories | None) -> Any:
-    """Return X with positions of categories instead of categorical values; NaN for a missing or unknown value.
+    """Encode an estimator's X: positions of categories replace categorical values; NaN for a missing or unknown value.
 
     Args:
         X: array or data frame with the columns of the training data.
@@ -90,7 +90,7 @@ def check_labels(y: Any) -> None:
 
 
 def column_names(X: Any) -> list[Any] | None:
-    """Return the names of the columns of a data frame or an Arrow table; None for an array. They must be distinct.
+    """Return the distinct column names of an estimator's X, a data frame or an Arrow table; None for an array.
 
     Args:
         X: array or data frame.

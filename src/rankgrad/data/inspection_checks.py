@@ -19,7 +19,7 @@ _FILLS = (-1.0, -9.0, -99.0, -999.0, -9999.0)  # values that often mark a missin
 
 @dataclass(frozen=True)
 class Finding:
-    """Problem of a data set, or a note about the data set. Features are numbered from 1, as in LETOR files."""
+    """Finding of `inspect`: a problem of a data set, or a note. Features are numbered from 1, as in LETOR files."""
 
     severity: str  # "error", "warning" or "note"
     kind: str
@@ -29,7 +29,7 @@ class Finding:
 
 
 def only_grade(labels: np.ndarray) -> float | None:
-    """Return the label that all documents have; None if labels differ or if there are no documents."""
+    """Return the only label in a data set, for `inspect`; None if labels differ or if there are no documents."""
     return float(labels[0]) if len(labels) and labels.min() == labels.max() else None
 
 

@@ -14,7 +14,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: a mult
 
 @dataclass(frozen=True)
 class Scan:
-    """Result of a scan: a hash per row, some statistics per column, and a sample of rows."""
+    """Result of the scan for an inspection: a hash per row, some statistics per column, and a sample of rows."""
 
     low: NDArray[np.float32]  # (f,), lowest value
     high: NDArray[np.float32]  # (f,), highest value
@@ -66,7 +66,7 @@ def _multipliers(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
 
 
 def _agreement(dataset: Dataset, rng: np.random.Generator) -> tuple[NDArray[np.float64], int]:
-    """Return the share of document pairs that each feature orders as the labels do, and the number of pairs.
+    """Scan the order of pairs: return the share that each feature orders as the labels do, and the number of pairs.
 
     The two documents of a pair have different labels. If they have equal values of the feature, the pair counts as
     half. If there are no pairs, the share is 0.5.

@@ -21,7 +21,7 @@ class ChunkRows(NamedTuple):
 
 
 def complete_lists(parts: Iterable[ChunkRows], documents: int, name: str) -> Iterator[Dataset]:
-    """Yield data sets of complete lists.
+    """Divide a stream of rows, and yield small data sets of complete lists.
 
     Args:
         parts: rows of a file, in order. A list may continue in the next part.
@@ -47,7 +47,7 @@ def complete_lists(parts: Iterable[ChunkRows], documents: int, name: str) -> Ite
 
 
 def join_qids(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join arrays of query ids. If one array has text, all ids become text."""
+    """Join arrays of query ids of a stream of rows. If one array has text, all ids become text."""
     if any(part.dtype.kind == "U" for part in parts):
         parts = [part.astype(np.str_) for part in parts]
     return np.concatenate(parts)
@@ -69,7 +69,7 @@ def _joined(parts: list[ChunkRows]) -> ChunkRows:
 
 
 def _split(rows: ChunkRows) -> tuple[ChunkRows, ChunkRows]:
-    """Return all lists except the last, and the last list. It is a copy: a view would keep all lists in memory."""
+    """Split a chunk: return all lists but the last, and a copy of the last. A view would keep all lists in memory."""
     at = int(rows.starts[-1])
     features, labels, docids, starts, qids = rows
     whole = ChunkRows(features[:at], labels[:at], None if docids is None else docids[:at], starts[:-1], qids[:-1])

@@ -25,7 +25,7 @@ from rankgrad.spec import no_cutoff, show, spell
 
 
 class TableForm(NamedTuple):
-    """Columns of the tables in a folder."""
+    """Columns of the tables in a folder that `load` reads."""
 
     columns: Columns  # columns that the user named
     feature_names: Sequence[str] | None  # features of a model; None for the features of the training table
@@ -238,8 +238,8 @@ def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str
         wanted = f"{facts.name}/set1.train.txt, set1.valid.txt, set1.test.txt"
     searched = ", ".join(str(place) for place in [*named, top])
     raise FileNotFoundError(
-        f"root must contain {facts.name} as {wanted} (plain, .gz or .xz); got no such files in {searched}. "
-        f"Put the files there, or give the folder that contains {facts.name}/ as root= or RANKGRAD_DATA"
+        f"root must contain {facts.name} as {wanted} (plain, .gz or .xz; put the files there, "
+        f"or give the folder that contains {facts.name}/ as root= or RANKGRAD_DATA); got no such files in {searched}"
     )
 
 
@@ -269,7 +269,7 @@ def _load_folder(
     tables = {path: format_of(path) is not None for part in SPLITS for path in getattr(files, part)}
     if not any(tables.values()):
         if replace(form.columns, categorical=()):
-            bad_value("columns", f"be given only for tables, and {folder} contains no table", form.columns)
+            bad_value("columns", f"be empty, because {folder} contains no table", form.columns)
         return _read(files, title, cache, fill, None, regroup, sparse)
     if not all(tables.values()):
         must = "contain tables only, or LETOR text only"
@@ -280,7 +280,7 @@ def _load_folder(
 def _read_tables(
     files: SplitFiles, title: str, cache: Any, missing: float | Literal["error", "nan"], regroup: bool, form: TableForm
 ) -> Splits:
-    """Read the tables of a folder. All parts have the features of the training table or, with `form`, of a model."""
+    """Load the tables of a folder. All splits have the features of the training table or, with `form`, of a model."""
     parts: dict[str, Dataset | None] = dict.fromkeys(SPLITS)
     names, categories = form.feature_names, form.categories
     for split in SPLITS:

@@ -27,7 +27,7 @@ class QueryRuns:
         self._parts: list[list[NDArray[Any]]] = []  # first rows, lines of these rows, indices into _paths, query ids
 
     def add(self, path: Path, rows: NDArray[np.int64], lines: NDArray[np.int64], qids: NDArray[Any]) -> None:
-        """Add the runs of the next block. If the first of these runs continues the previous run, it is not added.
+        """Add the query runs of the next block. A first run that continues the previous run is not added.
 
         Args:
             path: path of the file.
@@ -47,12 +47,12 @@ class QueryRuns:
             self._parts = [self._joined()]
 
     def joined(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Return the first row and the query id of each run. Either all ids are integers, or all ids are text."""
+        """Return the first row and the query id of each query run. Either all ids are integers, or all ids are text."""
         rows, _, _, qids = self._joined()
         return rows, qids
 
     def check(self) -> None:
-        """Check that the documents of each query are consecutive."""
+        """Check that the documents of each query are consecutive (one run per query)."""
         _, lines, files, qids = self._joined()
         origin = origins(qids)
         moved = np.flatnonzero(origin != np.arange(len(qids)))
@@ -73,7 +73,7 @@ class QueryRuns:
 
 
 def origins(qids: NDArray[Any]) -> NDArray[np.int64]:
-    """Return, for each run, the index of the first run of the same query.
+    """Return, for each query run, the index of the first run of the same query.
 
     Example:
         >>> origins(np.array([7, 9, 7, 8])).tolist()
@@ -109,7 +109,7 @@ def regroup_runs(
 
 
 def reorder(rows: NDArray[Any], source: NDArray[Any]) -> None:
-    """Move row `source[i]` to row `i`, in place. To need little memory, only a few columns are moved at a time."""
+    """Regroup rows in place: move row `source[i]` to row `i`. Only a few columns are moved at a time."""
     table = rows.reshape(len(rows), -1)
     step = max(1, _SLAB // max(1, len(rows) * rows.dtype.itemsize))
     for column in range(0, table.shape[1], step):

@@ -32,7 +32,7 @@ def canonical(features: Features) -> Features:
 
 
 def dense(rows: Features) -> NDArray[np.float32]:
-    """Return rows of features as an array. Entries that a sparse matrix does not store are 0."""
+    """Return rows of dense or sparse features as an array. Entries that a sparse matrix does not store are 0."""
     return np.asarray(rows.toarray() if is_sparse(rows) else rows)
 
 
@@ -61,7 +61,7 @@ def widen(features: Features, width: int) -> Features:
 
 
 def replace_column(features: Features, column: int, values: NDArray[np.float32]) -> Features:
-    """Return a copy of the features with other values in one column."""
+    """Return a copy of dense or sparse features with other values in one column."""
     if not is_sparse(features):
         features = np.array(features, dtype=np.float32)
         features[:, column] = values

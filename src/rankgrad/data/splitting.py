@@ -59,7 +59,7 @@ def lists_with_different_labels(data: Dataset) -> Lists:
 
 
 def query_order(data: Dataset, lists: Lists, seed: int) -> Lists:
-    """Return the indices `lists`, sorted by a hash of the seed and the query id of each list.
+    """Return the indices `lists` in the order of holding out: sorted by a hash of the seed and each list's query id.
 
     Args:
         data: labelled lists.

@@ -199,7 +199,7 @@ class _Simulator:
         return x, utility
 
     def _utility(self, shown: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Compute the utility, `(rows,)`, from the 10 features on which it depends, `(10, rows)`."""
+        """Compute the utility of synthetic documents, `(rows,)`, from its 10 features, `(10, rows)`."""
         a, w = _undo_shapes(shown.astype(np.float64)), self.weights
         sums = w[0] * a[0] + w[1] * np.tanh(2 * a[1]) - w[2] * np.abs(a[2])
         products = w[3] * a[3] * a[4] + w[4] * np.where(a[5] > 0, a[6], 0.0)

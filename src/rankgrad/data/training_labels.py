@@ -12,7 +12,7 @@ _GAINS = re.compile(r"^(?!own:)(?!.*gain=.?linear).*(dcg|lambda|unique_softmax|\
 
 
 def check_labels_differ(data: Dataset) -> None:
-    """Raise an error if all labels are equal, because nothing can be learned from such lists.
+    """Raise an error if all training labels are equal, because nothing can be learned from such lists.
 
     A single document is accepted. The reason: scikit-learn requires that `fit` accepts one row, or that the error of
     `fit` contains the number of rows.
@@ -23,7 +23,7 @@ def check_labels_differ(data: Dataset) -> None:
 
 
 def check_training_labels(data: Dataset, loss: str, metric: str | None) -> None:
-    """Raise an error if all labels are equal; warn about labels that are too large for the loss or the metric.
+    """Raise an error if all training labels are equal; warn about labels that are too large for the loss or the metric.
 
     Args:
         data: training lists.

@@ -75,7 +75,7 @@ def _scores(dataset: Dataset, by: Any) -> NDArray[np.float64]:
 
 
 def _ranks_by_key(keys: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rank of each row in its list, from 0: smallest key first, NaN last, equal keys in row order."""
+    """Rank rows to truncate lists: return ranks from 0, smallest key first, NaN last, equal keys in row order."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((keys, owner))
     ranks = np.empty(len(keys), dtype=np.int64)

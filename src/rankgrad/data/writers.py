@@ -144,7 +144,7 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
 
 
 def _row_groups(dataset: Dataset) -> Iterator[tuple[slice, slice]]:
-    """Yield the rows and the lists of each row group: at least one list, and up to `_ROW_GROUP` values of features."""
+    """Yield rows and lists of each Parquet row group: at least one list, and up to `_ROW_GROUP` values of features."""
     offsets = np.asarray(dataset.offsets, dtype=np.int64)
     rows, start = max(1, _ROW_GROUP // max(1, dataset.features.shape[1])), 0
     while start < len(dataset):
@@ -154,7 +154,7 @@ def _row_groups(dataset: Dataset) -> Iterator[tuple[slice, slice]]:
 
 
 def _check_rows(dataset: Dataset, form: str) -> None:
-    """Check that a reader can restore the lists from the query ids of the rows."""
+    """Check that a reader can restore the lists of a written file from the query ids of the rows."""
     if len(empty := np.flatnonzero(dataset.lengths == 0)):
         got = f"no documents for query {dataset.qids[empty[0]]}"
         bad_value("dataset", f"have at least one document per list to be written as {form}", got)
@@ -180,7 +180,7 @@ def _letor_lines(dataset: Dataset, rows: slice, qids: list[bytes]) -> Iterator[b
     if not (np.isfinite(labels).all() and (labels >= 0).all()):
         bad_value("labels", "be finite and at least 0", labels[~(np.isfinite(labels) & (labels >= 0))][0])
     if np.isinf(features).any():
-        bad_value("features", "be finite or NaN to be written as LETOR text", "an infinity")
+        bad_value("features", "be finite or NaN to be written as LETOR text", "an infinite value")
     comments = [b""] * len(qids)
     if dataset.docids is not None:
         comments = [_letor_comment(docid) for docid in dataset.docids[rows].tolist()]
@@ -192,7 +192,7 @@ def _letor_lines(dataset: Dataset, rows: slice, qids: list[bytes]) -> Iterator[b
 
 
 def _decimals(values: NDArray[np.float32]) -> list[list[bytes]]:
-    """Return each value as the shortest decimal from which `float`, rounded to float32, restores the value."""
+    """Return each value as the shortest LETOR decimal from which `float`, rounded to float32, restores the value."""
     values = values.astype(np.float32) + np.float32(0)  # -0.0 becomes 0.0
     text = values.astype(_NUMBER)
     found: list[list[bytes]] = text.tolist()
@@ -211,7 +211,7 @@ def _letor_qid(qid: Any) -> bytes:
 
 
 def _letor_comment(docid: Any) -> bytes:
-    """Return the comment that contains a document id; for an empty id, return an empty comment."""
+    """Return the LETOR comment that contains a document id; for an empty id, return an empty comment."""
     text = _encoded(docid)
     if text is None or len(str(docid)) > LONGEST_ID or _NOT_IN_DOCID.search(text):
         must = f"be one line of at most {LONGEST_ID} characters, without a space at its beginning or end,"
@@ -224,7 +224,7 @@ def _letor_comment(docid: Any) -> bytes:
 
 
 def _encoded(identifier: Any) -> bytes | None:
-    """Return an id in UTF-8, or None if it contains half of a surrogate pair, which no file can contain."""
+    """Return an id to write in UTF-8, or None if it contains half of a surrogate pair, which no file can contain."""
     try:
         return str(identifier).encode()
     except UnicodeEncodeError:

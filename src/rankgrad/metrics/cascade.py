@@ -158,7 +158,7 @@ def ranked_err(ranked: Ranked, *, k: int | None, max_label: float) -> ListValues
 
 
 def _search(ranked: Ranked, flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two probabilities for each rank, `(..., n)`, for Success and reciprocal rank.
+    """Return two probabilities for each rank, `(..., n)`, for the metrics Success and reciprocal rank.
 
     The first is the probability that no flagged document is before this rank. The second is the probability that the
     document at this rank is flagged, if no flagged document is before this rank.

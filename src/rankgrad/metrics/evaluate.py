@@ -61,11 +61,11 @@ class Evaluation:
         return len(self.means)
 
     def keys(self) -> Iterable[str]:
-        """Return the names of the metrics. With this method, `dict(result)` contains the means."""
+        """Return the names of the metrics of the evaluation. With this method, `dict(result)` contains the means."""
         return self.means.keys()
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the table as text: a header, then one row per metric."""
+        """Return the table of the evaluation as text: a header, then one row per metric."""
         header = ("metric", "mean", f"{self.confidence:.0%} interval", "lists", "gain", "empty", "ties", "k")
         body = []
         for name, mean in self.means.items():
@@ -86,12 +86,12 @@ class Evaluation:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
     def notes(self) -> list[str]:
-        """Return notes about the numbers, such as the number of NaN scores."""
+        """Return notes about the evaluation, such as the number of NaN scores."""
         missing = f"{self.nan_scores} scores are NaN; their documents are ranked last" if self.nan_scores else ""
         return [note for note in (self.about, missing) if note]
 
     def to_json(self, values: bool = False) -> str:
-        """Return the result as JSON text.
+        """Return the evaluation as JSON text.
 
         Args:
             values: True to include the value of each list (null for an empty list that is skipped).
@@ -99,7 +99,7 @@ class Evaluation:
         return json.dumps(self.to_dict(values), indent=2)
 
     def to_dict(self, values: bool = False) -> dict[str, Any]:
-        """Return the result as JSON values.
+        """Return the evaluation as JSON values.
 
         Args:
             values: True to include the value of each list (None for an empty list that is skipped).
@@ -206,7 +206,7 @@ def custom_values(lists: Lists, metrics: Mapping[str, Metric | CustomMetric]) ->
 
 
 def _rows(lists: Lists, given: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the scores and labels of rows, `(rows,)`, that `qid` or `group` groups into lists."""
+    """Return the scores and labels to evaluate, of rows, `(rows,)`, that `qid` or `group` groups into lists."""
     scores, labels, _, offsets, _ = lists.given
     if offsets is not None or scores.dim() != 1:
         bad_value("scores", f"have one dimension, (rows,), if {given} is given", tuple(scores.shape))
@@ -214,7 +214,7 @@ def _rows(lists: Lists, given: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[str, ...]]:
-    """Group rows by query; return the lists, the document ids in the same order, and the query of each list."""
+    """Group rows to evaluate by query; return the lists, the document ids in the same order, and each list's query."""
     scores, labels = _rows(rows, "qid")
     order, starts, queries = group_rows(qid.cpu() if isinstance(qid, torch.Tensor) else qid)
     if len(order) != len(scores):
@@ -325,6 +325,6 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
 
 
 def _means(counts: Values, table: Values) -> Values:
-    """Return the means, `(resamples, metrics)`, if each list counts `counts` times; 0 if there are no lists."""
+    """Return bootstrap means, `(resamples, metrics)`, if each list counts `counts` times; 0 if there are no lists."""
     present = ~np.isnan(table)
     return (counts @ np.where(present, table, 0.0)) / np.maximum(counts @ present, 1.0)

@@ -84,7 +84,7 @@ class Metric:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options that differ from their default."""
+        """Options of the metric that differ from their default."""
         return dict(self.settings)
 
     @property
@@ -127,7 +127,7 @@ class Metric:
         ids: Any = None,
         reduction: str = "mean",
     ) -> Tensor:
-        """Compute the metric for each list, and return the reduced values.
+        """Compute this metric object for each list, and return the reduced values.
 
         Args:
             scores, labels, mask, offsets, ids, reduction: the lists and the reduction of their values; see

@@ -33,7 +33,7 @@ class Ranked:
     ties: tuple[Tensor, Tensor] | None = None  # start and size of the group of ties at each rank; None: not averaged
 
     def head(self, k: int | None) -> "Ranked":
-        """Return the first `k` documents, or all documents if ties are averaged; `judged` still contains all labels."""
+        """Return the first `k` ranked documents, or all if ties are averaged; `judged` still contains all labels."""
         if k is None or self.ties is not None:
             return self
         return replace(self, labels=self.labels[..., :k], mask=self.mask[..., :k])
@@ -89,7 +89,7 @@ def all_ranks(n: int, device: torch.device) -> Tensor:
 
 
 def within(ranks: Tensor, k: int | None) -> Tensor:
-    """Return 1 for a rank up to the cutoff `k`, otherwise 0."""
+    """Return 1 for each rank up to a metric's cutoff `k`, otherwise 0."""
     return torch.ones_like(ranks) if k is None else (ranks <= k).to(ranks.dtype)
 
 
@@ -160,7 +160,7 @@ def settle(outcome: ListValues, empty: str, reduction: str) -> Tensor:
 
 
 def check_cutoff(k: object) -> None:
-    """Check that `k` is None or an integer of at least 1."""
+    """Check that the cutoff `k` of a metric is None or an integer of at least 1."""
     if k is None:
         return
     if isinstance(k, bool) or not isinstance(k, int | np.integer):

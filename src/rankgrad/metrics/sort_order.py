@@ -27,7 +27,7 @@ def ranks(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def inverse(permutation: Tensor) -> Tensor:
-    """Return the inverse permutation, `(..., n)`: `inverse(p)[p[i]] = i`."""
+    """Return the inverse of a sort order, `(..., n)`: `inverse(p)[p[i]] = i`."""
     positions = torch.arange(permutation.shape[-1], device=permutation.device).expand_as(permutation)
     return torch.empty_like(permutation).scatter(-1, permutation, positions)
 

@@ -34,7 +34,7 @@ _QRELS = "query iteration document label"
 
 
 def read_run(path: PathLike) -> Run:
-    """Read a run: lines of `query Q0 document rank score tag`, plain or gzip. Ranks are ignored, as in trec_eval.
+    """Read a trec_eval run: lines of `query Q0 document rank score tag`, plain or gzip. The ranks are ignored.
 
     Args:
         path: path of the file; gzip is detected by its first bytes.
@@ -49,7 +49,7 @@ def read_run(path: PathLike) -> Run:
 
 
 def read_qrels(path: PathLike) -> Qrels:
-    """Read qrels: lines of `query iteration document label`, plain or gzip.
+    """Read qrels of trec_eval: lines of `query iteration document label`, plain or gzip.
 
     Args:
         path: path of the file; gzip is detected by its first bytes.
@@ -80,7 +80,7 @@ def write_run(path: PathLike, run: Mapping[str, Mapping[str, float]], tag: str =
 
 
 def write_qrels(path: PathLike, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write qrels. If the file name ends in `.gz`, use gzip.
+    """Write qrels of trec_eval. If the file name ends in `.gz`, use gzip.
 
     Args:
         path: path of the file; an existing file is replaced.
@@ -147,7 +147,7 @@ def measure_run(
     """
     queries = tuple(query for query in qrels if complete or query in run)
     if not queries:
-        bad_value("run", "contain a query of qrels", _overlap(run, qrels))
+        bad_value("run", "contain at least one query of the qrels", _overlap(run, qrels))
     documents = [(query, document) for query in queries for document in run.get(query, {})]
     lengths = [len(run.get(query, {})) for query in queries]
     scores, mask = _padded(np.array([run[query][document] for query, document in documents], dtype=np.float64), lengths)
@@ -178,7 +178,7 @@ def _labels(labels: Iterable[float]) -> np.ndarray:
 
 def _overlap(run: Mapping[str, Any], qrels: Mapping[str, Any]) -> str:
     some, others = (", ".join(map(repr, list(side)[:3])) or "none" for side in (run, qrels))
-    return f"queries {some} in the run, {others} in qrels"
+    return f"queries {some} in the run and {others} in the qrels"
 
 
 def _read(
@@ -186,7 +186,6 @@ def _read(
 ) -> dict[str, dict[str, Number]]:
     columns = form.split()
     result: dict[str, dict[str, Number]] = {}
-    line = 0
     for line, text in _lines(path):
         fields = text.split()
         if not fields:
@@ -205,7 +204,7 @@ def _read(
             )
         documents[document] = value
     if not result:
-        raise ValueError(f"{path}:{line}: no lines; expected {form}")
+        raise ValueError(f"{path}: no data in the file; expected {form}")
     return result
 
 

@@ -43,7 +43,9 @@ class BlendModel(TrainedModel):
     def __post_init__(self) -> None:
         self.features, self.categories = int(self.models[0].features), self.models[0].categories
         if any((model.categories or None) != (self.categories or None) for model in self.models):
-            bad_value("models", "have the same categories for the same features", "models with different categories")
+            bad_value(
+                "models of a blend", "have the same categories of each feature", "models with different categories"
+            )
 
     @property
     def takes_missing(self) -> bool:
@@ -51,7 +53,7 @@ class BlendModel(TrainedModel):
         return all(model.takes_missing for model in self.models)
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """Return one score per document, `(documents,)`.
+        """Return one score of the blend per document, `(documents,)`.
 
         Args:
             features: features of the documents, `(documents, f)`.
@@ -91,7 +93,7 @@ class BlendModel(TrainedModel):
         return sum(model.size for model in self.models) + len(self.weights)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder with `config.json` and one folder per model.
+        """Write the folder of a blend, with `config.json` and one folder per model.
 
         Args:
             folder: folder to write.
@@ -177,7 +179,9 @@ class BlendKind(RankerKind):
         """
         if init_model is not None:
             bad_value(
-                "init_model", "be None for a blend, because its parts are already trained", type(init_model).__name__
+                "init_model",
+                "be None for a blend, because the parts of a blend are already trained",
+                type(init_model).__name__,
             )
         known = _with_defaults(settings)
         models = [load(part) for part in known["parts"]]
@@ -205,7 +209,7 @@ BLEND = BlendKind()
 
 
 def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all settings of a blend: these settings, options in the spec of the model, and defaults."""
+    """Return complete settings of a blend: `settings`, the options in the spec of the model, and defaults."""
     given = {**spell("model", str(settings.get("model", KIND))).options, **settings}
     given.pop("model", None)
     for name in ("metric", "seed"):  # a blend does not use these settings, which every run has
@@ -253,7 +257,7 @@ def fit_weights(
         bad_value(
             "rankers",
             f"all have {data.features.shape[1]} features, the number of features in the lists",
-            sorted(wanted),
+            f"rankers with these numbers of features: {', '.join(map(str, sorted(wanted)))}",
         )
     lists = {"offsets": torch.from_numpy(np.array(data.offsets, dtype=np.int64))}
     if weights is not None:
@@ -266,7 +270,7 @@ def fit_weights(
 
 
 def standardise_per_list(models: Sequence[Any], features: Any, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the scores of each model, `(documents, models)`, with mean 0 and standard deviation 1 per list."""
+    """Return scores of the models of a blend, `(documents, models)`, with mean 0 and standard deviation 1 per list."""
     columns = np.stack([model.score(features, offsets).astype(np.float64) for model in models], axis=1)
     return standardise_columns(columns, offsets)
 
@@ -346,12 +350,12 @@ def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:
     if not isinstance(weights, list) or not weights or not all(isinstance(weight, int | float) for weight in weights):
         bad_value(str(folder / CONFIG), "contain one weight per part", weights)
     if any(folder.resolve().is_relative_to(part.resolve()) for part in parts_of(folder, len(weights))):
-        bad_value(str(folder), "contain its parts", "a part that is a link to the blend itself")
+        bad_value(str(folder), "contain the parts of the blend", "a part that is a link to the blend itself")
     if parts is not None and parts != [_hash(part) for part in parts_of(folder, len(weights))]:
         bad_value(
             str(folder),
-            "contain the parts with which the blend was saved",
-            "different parts: restore a copy, or save the blend again",
+            "contain the parts with which the blend was saved (restore a copy, or save the blend again)",
+            "different parts",
         )
     return np.array(weights, dtype=np.float64), config.get("settings", {})
 

@@ -68,7 +68,7 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
 
 
 def _on_cpu(model: Any, kind: type["BlendModel"]) -> Any:
-    """Return a copy of a model, with its networks on the CPU."""
+    """Return a copy of a model for the export of a blend, with its networks on the CPU."""
     if isinstance(model, kind):
         return replace(model, models=[_on_cpu(part, kind) for part in model.models])
     return network_export.on_cpu(model) if isinstance(model, Model) else model
@@ -88,13 +88,13 @@ class _BlendGraph:
         self.missing = True  # True if features may be NaN
 
     def add(self, operation: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Add a node, and return the name of its output."""
+        """Add a node to the ONNX graph of the blend, and return the name of its output."""
         output = output or f"blend/{len(self.nodes)}"
         self.nodes.append(import_module("onnx").helper.make_node(operation, inputs, [output], **attributes))
         return output
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
-        """Add a constant, and return its name."""
+        """Add a constant to the ONNX graph of the blend, and return its name."""
         name = f"blend/constant{len(self.constants)}"
         self.constants.append(import_module("onnx").numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
         return name
@@ -129,7 +129,7 @@ class _BlendGraph:
         return self.add("Cast", self.add("Where", large, total, zero), to=onnx.TensorProto.FLOAT)
 
     def add_model(self, model: TrainedModel, place: str) -> str:
-        """Add nodes that compute the scores of a model, and return the name of the output.
+        """Add nodes that compute the scores of a model of the blend, and return the name of the output.
 
         Args:
             model: model to add.
@@ -165,7 +165,7 @@ class _BlendGraph:
         return f"{place}/scores"
 
     def content(self, features: int) -> bytes:
-        """Return the content of the ONNX file."""
+        """Return the content of the ONNX file of the blend."""
         onnx = import_module("onnx")
         lists: list[Any] = ["lists", "documents"]
         inputs = [
@@ -186,7 +186,7 @@ class _BlendGraph:
         return content
 
     def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float32]:
-        """Return random features for the check of the file; those of each document suit one random model."""
+        """Return random features to check the file of a blend; those of each document suit one random model."""
         drawn = np.stack([draw(shape, rng) for draw in self.draws])
         chosen = rng.integers(len(drawn), size=shape)
         rows = np.take_along_axis(drawn, chosen[None, ..., None], axis=0)[0]

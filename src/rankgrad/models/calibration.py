@@ -1,9 +1,9 @@
 """Calibrate a trained model: fit functions from its scores to probabilities, on lists that are not training lists.
 
 A calibration has one function per event `label > t`; the function returns the probability of the event. The target
-`binary` has one event. The target `grade` has one event per grade t except the highest. From their probabilities, the
-probability of each grade and the expected grade are computed. All functions are non-decreasing: a document with a
-higher score never has a lower probability. But it can have the same probability, because isotonic functions have
+`binary` has one event. The target `grade` has one event per grade t except the highest; the probability of each grade
+and the expected grade are computed from the probabilities of these events. All functions are non-decreasing: a document
+with a higher score never has a lower probability. But it can have the same probability, because isotonic functions have
 constant parts. Therefore, documents are still ranked by score, and the probability is an additional output.
 """
 
@@ -51,7 +51,7 @@ class LogisticCurve:
 
     @classmethod
     def fit(cls, scores: Array, relevant: NDArray[np.bool_]) -> "LogisticCurve":
-        """Fit by maximum likelihood to Platt's targets. The slope is finite even if the scores separate the labels.
+        """Fit Platt's function by maximum likelihood. The slope is finite even if the scores separate the labels.
 
         If the event is true for P documents and false for N documents, the targets are (P + 1) / (P + 2) and
         1 / (N + 2). If the best slope is negative, the function is constant.
@@ -73,8 +73,8 @@ class LogisticCurve:
         slope = float(solver.coef_[0, 0]) / spread
         if slope > 0:
             if not math.isfinite(slope / largest):
-                got = f"the standard deviation {spread * largest:g}"
-                bad_value("scores", "have larger differences for the method platt", got)
+                got = f"{spread * largest:g}"
+                bad_value("scores", "have a larger standard deviation for the method platt", got)
             return cls(slope / largest, float(solver.intercept_[0]) - slope * centre)
         text = "the scores are not higher for relevant documents than for others: all probabilities are equal"
         warnings.warn(text, stacklevel=3)
@@ -82,12 +82,12 @@ class LogisticCurve:
         return cls(0.0, math.log(mean / (1 - mean)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return slope and intercept as JSON values."""
+        """Return slope and intercept of Platt's function as JSON values."""
         return {"slope": self.slope, "intercept": self.intercept}
 
     @classmethod
     def from_json(cls, known: Any) -> "LogisticCurve":
-        """Return the function that `to_json` described; raise an error if the JSON values are wrong."""
+        """Return Platt's function that `to_json` described; raise an error if the JSON values are wrong."""
         slope, intercept = _numbers([known["slope"], known["intercept"]]).tolist()
         if slope < 0:
             bad_value("slope", "be at least 0", slope)
@@ -96,7 +96,7 @@ class LogisticCurve:
 
 @dataclass(frozen=True)
 class IsotonicCurve:
-    """Isotonic regression: a non-decreasing function, linear between the knots and constant beyond the outer knots."""
+    """Isotonic function of a score: non-decreasing, linear between the knots and constant beyond the outer knots."""
 
     knots: tuple[float, ...]  # scores, increasing
     values: tuple[float, ...]  # probabilities at the knots, non-decreasing
@@ -106,7 +106,7 @@ class IsotonicCurve:
 
     @classmethod
     def fit(cls, scores: Array, relevant: NDArray[np.bool_]) -> "IsotonicCurve":
-        """Fit by least squares, with scikit-learn.
+        """Fit the isotonic function by least squares, with scikit-learn.
 
         The fit depends only on the order of the scores. It gets their positions in the sorted scores, because
         scikit-learn would treat scores as equal if they differ by less than 1e-15.
@@ -118,17 +118,17 @@ class IsotonicCurve:
         return cls(tuple(different[found.X_thresholds_.astype(int)].tolist()), tuple(found.y_thresholds_.tolist()))
 
     def to_json(self) -> dict[str, Any]:
-        """Return knots and values as JSON values."""
+        """Return knots and values of the isotonic function as JSON values."""
         return {"knots": [*self.knots], "values": [*self.values]}
 
     @classmethod
     def from_json(cls, known: Any) -> "IsotonicCurve":
-        """Return the function that `to_json` described; raise an error if the JSON values are wrong."""
+        """Return the isotonic function that `to_json` described; raise an error if the JSON values are wrong."""
         knots, values = _numbers(known["knots"]), _numbers(known["values"])
         if len(knots) != len(values) or not len(knots) or (np.diff(knots) <= 0).any():
-            bad_value("knots", "increase, and have one value each", f"{len(knots)} knots and {len(values)} values")
+            bad_value("knots", "increase, and have one value per knot", f"{len(knots)} knots and {len(values)} values")
         if (np.diff(values) < 0).any() or values[0] < 0 or values[-1] > 1:
-            bad_value("values", "be from 0 to 1 and not decrease", "other values")
+            bad_value("values", "be from 0 to 1 and not decrease", "values that are outside of this range or decrease")
         return cls(tuple(knots.tolist()), tuple(values.tolist()))
 
 
@@ -155,7 +155,7 @@ class Calibration:
     documents: int = 0  # number of documents on which the functions were fitted
 
     def cumulative(self, scores: Any) -> Array:
-        """Return the probability of each event `label > t`, `(documents, events)`; it does not increase with t.
+        """Return calibrated probabilities of the events `label > t`, `(documents, events)`; they never increase with t.
 
         Args:
             scores: scores of the model, `(documents,)`.
@@ -165,7 +165,7 @@ class Calibration:
         return np.minimum.accumulate(np.stack([curve(given) for curve in self.curves], axis=-1), axis=-1)
 
     def probabilities(self, scores: Any) -> Array:
-        """Return the probability of each grade, `(documents, grades)`; for `binary`, the grades are 0 and 1.
+        """Return the calibrated probability of each grade, `(documents, grades)`; for `binary`, the grades are 0 and 1.
 
         Args:
             scores: scores of the model, `(documents,)`.
@@ -185,12 +185,12 @@ class Calibration:
 
     @property
     def meaning(self) -> str:
-        """Name for a column of `values`: `probability` or `expected_grade`."""
+        """Name for a column of calibrated `values`: `probability` or `expected_grade`."""
         return "probability" if self.target == "binary" else "expected_grade"
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Names of the events, such as `label > 0`."""
+        """Names of the events of the calibration, such as `label > 0`."""
         return tuple(f"label > {threshold:g}" for threshold in self.thresholds)
 
     def to_json(self) -> dict[str, Any]:
@@ -211,9 +211,11 @@ class Calibration:
         grades, thresholds = _numbers(known["grades"]), _numbers(known["thresholds"])
         curves = tuple(_CURVES[known["method"]].from_json(each) for each in known["curves"])
         if not len(curves) == len(thresholds) == len(grades) - 1 or not curves:
-            bad_value("curves", "be one per threshold, and one fewer than the grades", len(curves))
+            bad_value(
+                "number of curves", "be the number of thresholds, and 1 less than the number of grades", len(curves)
+            )
         if (np.diff(grades) <= 0).any() or (np.diff(thresholds) <= 0).any():
-            bad_value("grades and thresholds", "increase", "other numbers")
+            bad_value("grades and thresholds", "increase", "numbers that do not increase")
         counts = (int(known.get("lists", 0)), int(known.get("documents", 0)))
         return cls(
             known["method"], known["target"], tuple(grades.tolist()), tuple(thresholds.tolist()), curves, *counts
@@ -247,7 +249,9 @@ def fit_calibration(
     if target == "grade":
         grades = np.unique(labels)
         if len(grades) > MOST_GRADES:
-            bad_value("labels", f"have at most {MOST_GRADES} different values for target='grade'", len(grades))
+            bad_value(
+                "labels", f"have at most {MOST_GRADES} different values for target='grade'", f"{len(grades)} values"
+            )
         thresholds = grades[:-1]
     if target == "grade" and len(grades) < 2:
         bad_value("labels", "have at least two different values", f"only {grades[0]:g}")

@@ -63,19 +63,19 @@ class _Graph:
         self.graph, self.count = graph, 0
 
     def add(self, operation: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Add a node, and return the name of its output."""
+        """Add a node to the ONNX graph of a calibration, and return the name of its output."""
         output = output or self._name()
         self.graph.node.append(import_module("onnx").helper.make_node(operation, inputs, [output], **attributes))
         return output
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
-        """Add a constant, and return its name."""
+        """Add a constant to the ONNX graph of a calibration, and return its name."""
         name = self._name()
         self.graph.initializer.append(import_module("onnx").numpy_helper.from_array(np.asarray(value, dtype), name))
         return name
 
     def add_curve(self, curve: Curve, scores: str) -> str:
-        """Add nodes that compute the probability of one event; return the name of the output, `(lists, n, 1)`."""
+        """Add nodes for the calibrated probability of one event; return the name of the output, `(lists, n, 1)`."""
         if isinstance(curve, LogisticCurve):
             onnx = import_module("onnx").TensorProto
             line = self.add("Add", self.add("Mul", scores, self.constant(curve.slope)), self.constant(curve.intercept))

@@ -47,11 +47,11 @@ class ListExplanation:
 
     @property
     def gap(self) -> float:
-        """Score of the first document minus the score of the second document."""
+        """Score of the first explained document minus the score of the second explained document."""
         return self.scores[0] - self.scores[1]
 
     def shown_values(self, at: int) -> list[float | str | None]:
-        """Return the values of a feature for the two documents; for a category, its text, or None if it is missing.
+        """Return the values of a feature for the explained documents; a category as text, or None if it is missing.
 
         Args:
             at: position of the feature.
@@ -62,7 +62,7 @@ class ListExplanation:
         return [None if value != value else texts[int(value)] for value in values]
 
     def order(self, top: int | None = None) -> list[int]:
-        """Return the positions of the features, the largest absolute contribution first.
+        """Return the positions of the explained features, the largest absolute contribution first.
 
         Args:
             top: maximum number of features; None for all features.
@@ -121,7 +121,7 @@ class ListExplanation:
         return pd.DataFrame(columns | {f"loss of {self.metric} without": self.losses[order]})
 
     def header(self) -> list[str]:
-        """Return the lines above the table: the metric of the list and the two documents."""
+        """Return the lines above the table of an explanation: the metric of the list and the two documents."""
         lines = [f"query {self.query}, {self.metric} {self.value:.4f}"]
         pair = zip("AB", self.documents, self.ranks, self.scores, self.labels, strict=True)
         for letter, document, rank, score, label in pair:
@@ -129,7 +129,7 @@ class ListExplanation:
         return lines
 
     def rows(self, top: int | None = None) -> list[tuple[str, ...]]:
-        """Return the table as text: a header, then one row per term.
+        """Return the table of an explanation as text: a header, then one row per term.
 
         Args:
             top: maximum number of features; None for all features.
@@ -146,7 +146,7 @@ class ListExplanation:
         return rows
 
     def footer(self) -> list[str]:
-        """Return the lines below the table, which say what the columns mean."""
+        """Return the lines below the table of an explanation, which say what the columns mean."""
         accuracy = f", with a total error of at most {self.error:.1g}" if self.error > 1e-5 else ""
         category = ", and a category by a missing value" if self.categories else ""
         without = f"decrease of the metric if the feature is replaced by its mean in the list{category}"
@@ -184,7 +184,7 @@ def explain_list(
     one = recode(data.take([queries.index(str(query))]).select_features(model.feature_names), model.categories)
     one = replace(one, features=dense(one.features))
     if len(one.labels) < 2:
-        bad_value("query", "have at least two documents", len(one.labels))
+        bad_value("the query", "have at least two documents", len(one.labels))
     scores = model.score_lists(one).astype(np.float64)
     ranking = np.argsort(-scores, kind="stable")
     first, second = ranking[:2].tolist() if documents is None else _positions(documents, one)
@@ -192,7 +192,7 @@ def explain_list(
     error = abs(found.values.sum() + sum(found.others.values()) - (scores[first] - scores[second]))
     if not error <= _EXACT * max(1.0, float(np.abs(scores[[first, second]]).max())):
         must = "compute contributions that sum to the difference of the scores"
-        bad_value("model", must, f"an error of {error:.2g}")
+        bad_value("model", must, f"a sum that differs by {error:.2g}")
     value, losses = _without_features(model, one, scores, measured)
     ranks = np.empty(len(scores), dtype=np.int64)
     ranks[ranking] = np.arange(1, len(scores) + 1)
@@ -219,7 +219,7 @@ def explain_list(
 def _without_features(
     model: "TrainedModel", one: Dataset, scores: NDArray[np.float64], metric: Any
 ) -> tuple[float, NDArray[np.float64]]:
-    """Return the metric of a list, and how much worse the metric is without each feature, `(features,)`.
+    """Return the metric of the explained list, and how much worse it is without each feature, `(features,)`.
 
     "Without" means: all values of the feature are replaced by their mean in the list. Categories have no mean, so all
     values of a categorical feature are replaced by a missing value.
@@ -247,7 +247,7 @@ def _cell(value: float | str | None) -> str:
 
 
 def _positions(documents: Sequence[Any], one: Dataset) -> list[int]:
-    """Return the positions of documents in a list; a document is given by its id or by its position from 1."""
+    """Return the positions of the explained documents in a list, from their ids or their positions from 1."""
     if len(documents) != 2:
         bad_value("documents", "be two documents", f"{len(documents)} documents")
     ids = [] if one.docids is None else [str(each) for each in one.docids.tolist()]

@@ -67,11 +67,11 @@ class FeatureImportance:
 
     @property
     def found(self) -> tuple[str, ...]:
-        """Names of the features whose interval is above 0, the most important feature first."""
+        """Names of the features whose importance has an interval above 0, the most important feature first."""
         return tuple(self.names[at] for at in self.order() if (self.values if self.low is None else self.low)[at] > 0)
 
     def rows(self, top: int | None = None) -> list[tuple[str, ...]]:
-        """Return the table as text: a header, then one row per feature.
+        """Return the table of feature importances as text: a header, then one row per feature.
 
         Args:
             top: maximum number of features; None for all features.
@@ -93,7 +93,7 @@ class FeatureImportance:
         return "\n".join(lines)
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
-        """Return the importance as JSON values, the most important feature first.
+        """Return the feature importances as JSON values, the most important feature first.
 
         Args:
             top: maximum number of features; None for all features.
@@ -185,7 +185,7 @@ def permutation_importance(
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         bad_value("repeats", "be at least 1", repeats)
     if not len(data.labels):
-        bad_value("data", "contain at least one document", "none")
+        bad_value("data", "contain at least one document", "no documents")
     rng, measured = np.random.default_rng(seed), as_metric(metric)
     sign = 1.0 if measured.higher_is_better else -1.0
     owner = np.repeat(np.arange(len(data)), data.lengths)

@@ -67,7 +67,7 @@ class NeuralKind(RankerKind):
         return [Listing(name, _about(kind), _options(kind)) for name, kind in MODELS.items()]
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise one error with all problems of the settings; see `RankerKind.check`.
+        """Raise one error with all problems of the settings of a neural ranker; see `RankerKind.check`.
 
         Args:
             settings: settings of `rankgrad.training.Settings`.
@@ -125,7 +125,7 @@ class NeuralKind(RankerKind):
         return Model.load(folder, device)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Convert options of the command line to settings; also return a note, which is empty for most models.
+        """Convert options to settings of a neural ranker; also return a note, which is empty for most models.
 
         If the model is a preset, the settings of its paper are added, and the note contains them.
 
@@ -145,14 +145,18 @@ class NeuralKind(RankerKind):
         return {**added, **given}, f"{name} ({preset.source}) sets: {note or 'no other setting'}"
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the search space: training settings, and options of the network that its spec does not contain.
+        """Return the search space of a neural ranker: training settings, and options of the network not in its spec.
 
         Args:
             settings: settings of the run, including `model`.
         """
         given_settings = Settings.of(dict(settings))
         if spell("schedule", given_settings.schedule).name == "cosine":
-            bad_value("schedule", "not depend on the number of epochs, which is not known in advance", "'cosine'")
+            bad_value(
+                "schedule",
+                "not depend on the number of epochs, because the search does not know this number in advance",
+                "'cosine'",
+            )
         if not isinstance(given_settings.model, str):
             return dict(SPACE)
         name, given = rankers.parse_ranker(given_settings.model)
@@ -161,7 +165,7 @@ class NeuralKind(RankerKind):
         return {**SPACE, **{f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with sampled values; sampled options of the network become part of its spec.
+        """Return the settings of a network with sampled values; sampled options of the network become part of its spec.
 
         Args:
             settings: settings to start from.
@@ -176,7 +180,7 @@ class NeuralKind(RankerKind):
         return {**settings, **others, "model": write(name, options={**options, **of_model})}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings with this device.
+        """Return the settings of a neural ranker with this device.
 
         Args:
             settings: settings to start from.
@@ -185,7 +189,7 @@ class NeuralKind(RankerKind):
         return {**settings, "device": device}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training with a fixed number of epochs.
+        """Return settings for a training of a network with a fixed number of epochs.
 
         Args:
             units: number of epochs.
@@ -193,7 +197,7 @@ class NeuralKind(RankerKind):
         return {"epochs": units, "patience": None}
 
     def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
-        """Return an estimate of the memory of a training: preprocessed copies of the lists, and activations of a batch.
+        """Estimate the memory to train a network: preprocessed copies of the lists, and activations of a batch.
 
         Args:
             settings: settings of the run.
@@ -206,7 +210,7 @@ class NeuralKind(RankerKind):
         return copies + 4 * 4_000 * batch  # about 4,000 numbers per document: activations and their gradients
 
     def has_run(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint or weights.
+        """Return True if the folder contains a checkpoint or weights of a network.
 
         Args:
             folder: folder to check.
@@ -214,7 +218,7 @@ class NeuralKind(RankerKind):
         return (folder / LAST).exists() or (folder / WEIGHTS).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint.
+        """Return True if the folder contains a checkpoint of a network.
 
         Args:
             folder: folder to check.

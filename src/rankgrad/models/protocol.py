@@ -76,7 +76,7 @@ class TrainedModel(ABC):
 
     @abstractmethod
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """Return one score per document, `(documents,)`; the document with the highest score ranks first.
+        """Return one score of the model per document, `(documents,)`; the document with the highest score ranks first.
 
         Args:
             features: features of the documents, `(documents, f)`.
@@ -94,7 +94,7 @@ class TrainedModel(ABC):
 
     @property
     def takes_missing(self) -> bool:
-        """True if features may be NaN, for missing values."""
+        """True if the features for this model may be NaN, for missing values."""
         return False
 
     @abstractmethod
@@ -106,7 +106,7 @@ class TrainedModel(ABC):
         """
 
     def evaluate(self, data: Dataset, metrics: Iterable[Any] | str) -> Evaluation:
-        """Return metrics on labelled lists, with confidence intervals and the value of each list.
+        """Return metrics of the model on labelled lists, with confidence intervals and the value of each list.
 
         For text data sets, the metrics are those of trec_eval with all qrels: see
         `rankgrad.data.evaluation.evaluate_lists`.
@@ -130,7 +130,9 @@ class TrainedModel(ABC):
     def calibrate(
         self, data: Dataset, *, method: str = "platt", target: str = "binary", threshold: float = 0.0
     ) -> "Calibration":
-        """Fit functions from scores to probabilities, and store them in `calibration`; the scores do not change.
+        """Fit functions from scores of the model to probabilities, and store the functions in `calibration`.
+
+        The scores of the model do not change.
 
         Args:
             data: labelled lists on which the model was not trained.
@@ -257,7 +259,7 @@ class TrainedModel(ABC):
 
     @property
     def size(self) -> int:
-        """Number of learned parameters; 0 if unknown."""
+        """Number of learned parameters of the model; 0 if unknown."""
         return 0
 
 
@@ -306,7 +308,7 @@ class RankerKind(ABC):
 
     @abstractmethod
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise one error that names all problems of the settings; this check needs no data.
+        """Raise one error that names all problems of the settings of a ranker; this check needs no data.
 
         Args:
             settings: settings of a run, including `model`.
@@ -373,7 +375,7 @@ class RankerKind(ABC):
         return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
 
     def describe(self, settings: Mapping[str, Any]) -> str:
-        """Return a short description of the training.
+        """Return a short description of the training of a ranker.
 
         Args:
             settings: settings of the run.
@@ -402,7 +404,7 @@ class RankerKind(ABC):
         return {**settings, **draw}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings with the device of the training, for kinds that have a choice of device.
+        """Return the settings of a ranker with the device of the training, for kinds that have a choice of device.
 
         Args:
             settings: settings to start from.
@@ -411,7 +413,7 @@ class RankerKind(ABC):
         return dict(settings)
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training with a fixed number of epochs or trees, and without validation lists.
+        """Return settings of a ranker for a training with a fixed number of epochs or trees, without validation lists.
 
         Args:
             units: number of epochs or trees.
@@ -438,7 +440,7 @@ class RankerKind(ABC):
         return (folder / CONFIG).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint to resume from.
+        """Return True if the folder contains a checkpoint of this kind of ranker, to resume from.
 
         Args:
             folder: folder to check.

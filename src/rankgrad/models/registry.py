@@ -174,5 +174,5 @@ def _imported(module: str) -> None:
         import_module(module)
     except ImportError as error:
         raise ModuleNotFoundError(
-            f"--import must name a module that can be imported; got {module!r}: {error}"
+            f"--import must name a module that can be imported; got {module!r} and the error: {error}"
         ) from error

@@ -43,12 +43,12 @@ class Reliability:
         return "\n".join([head, "probability  observed  documents", *rows])
 
     def row(self) -> tuple[str, ...]:
-        """Return the row of a table of metrics: name, value, interval, number of lists, event, and empty cells."""
+        """Return the row of the ECE in a table of metrics: name, value, interval, lists, event, empty cells."""
         low, high = self.interval
         return ("ECE", f"{self.ece:.4f}", f"[{low:.4f}, {high:.4f}]", str(self.lists), self.event, "", "", "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as JSON values."""
+        """Return the numbers of the reliability as JSON values."""
         about: dict[str, Any] = {"event": self.event, "ece": self.ece, "interval": [*self.interval]}
         names = ("predicted", "observed", "low", "high", "counts")
         bins = zip(*(getattr(self, name).tolist() for name in names), strict=True)
@@ -122,7 +122,7 @@ def measure_reliability(
 
 
 def equal_bins(probabilities: Array, bins: int) -> NDArray[np.int64]:
-    """Return the bin of each document. All bins have about the same size, and equal probabilities are in the same bin.
+    """Return the reliability bin of each document. All bins have about the same size; equal probabilities share a bin.
 
     Args:
         probabilities: probability of each document, `(documents,)`.
@@ -133,7 +133,7 @@ def equal_bins(probabilities: Array, bins: int) -> NDArray[np.int64]:
 
 
 def list_sums(values: Array, owner: NDArray[np.int64], bins: NDArray[np.int64], lists: int) -> Array:
-    """Return the sums of values per list and bin, `(lists, bins)`.
+    """Return the sums of values per list and reliability bin, `(lists, bins)`.
 
     Args:
         values: one value per document, `(documents,)`.
@@ -147,7 +147,7 @@ def list_sums(values: Array, owner: NDArray[np.int64], bins: NDArray[np.int64], 
 
 
 def resampled(lists: int, samples: int, seed: int) -> Array:
-    """Return how often each bootstrap sample contains each list, `(samples, lists)`. No sample is empty.
+    """Return how often each bootstrap sample for the ECE contains each list, `(samples, lists)`. No sample is empty.
 
     Args:
         lists: number of lists.
@@ -159,7 +159,7 @@ def resampled(lists: int, samples: int, seed: int) -> Array:
 
 
 def containing_interval(value: float, samples: Array) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a value, extended so that it contains the value.
+    """Return the percentile bootstrap interval of an ECE, extended so that it contains the value.
 
     The ECE of bootstrap samples is biased upwards, so all percentiles of the samples may be above the value.
 
@@ -178,7 +178,7 @@ def _checked(probabilities: Any, relevant: Any, bins: int) -> tuple[Array, Array
     if given.ndim != 1 or given.shape != truth.shape:
         bad_value("probabilities", "have the shape of `relevant`, (documents,)", f"{given.shape} and {truth.shape}")
     if not len(given):
-        bad_value("probabilities", "contain at least one document", "none")
+        bad_value("probabilities", "be those of at least one document", "no documents")
     if not ((given >= 0) & (given <= 1)).all():
         bad_value("probabilities", "be from 0 to 1", "NaN or a value outside of this range")
     return given, truth

@@ -53,7 +53,7 @@ class TextKind(RankerKind):
         return [Listing(self.name, _ABOUT[self.name], "encoder=FOLDER (a setting), see rankgrad text train --help")]
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise one error with all problems of the settings; see `RankerKind.check`.
+        """Raise one error with all problems of the settings of a text ranker; see `RankerKind.check`.
 
         The folder of the encoder may be missing on this machine, because results of a recipe may be from another
         machine. Only `fit` checks that the folder exists.
@@ -67,7 +67,7 @@ class TextKind(RankerKind):
         TextSettings.of(dict(settings)).check(files=False)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return options of the command line as settings, including `device`, and an empty note.
+        """Return options of the command line as settings of a text ranker, including `device`, and an empty note.
 
         Args:
             given: options of the command line and their values, by name.
@@ -125,7 +125,7 @@ class TextKind(RankerKind):
         return {name: values for name, values in SPACE.items() if name not in settings}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings with this device.
+        """Return the settings of a text ranker with this device.
 
         Args:
             settings: settings to start from.
@@ -134,7 +134,7 @@ class TextKind(RankerKind):
         return {**settings, "device": device}
 
     def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training with a fixed number of epochs.
+        """Return settings for a training of an encoder with a fixed number of epochs.
 
         Args:
             units: number of epochs.
@@ -150,7 +150,7 @@ class TextKind(RankerKind):
         return (folder / LAST).exists() or (folder / ENCODER).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint.
+        """Return True if the folder contains a checkpoint of a text ranker.
 
         Args:
             folder: folder to check.

@@ -109,7 +109,7 @@ class TreeKind(RankerKind):
         return TreeModel.load(folder)
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Convert options of the command line to settings; also return an empty note.
+        """Convert options of the command line to settings of trees; also return an empty note.
 
         Options that only neural rankers have are an error.
 
@@ -138,7 +138,7 @@ class TreeKind(RankerKind):
         return super().describe({"loss": self._plan(settings).loss, **settings})
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the search space: the most important parameters of the framework, without those in `settings`.
+        """Return the search space of trees: the main parameters of the framework, without those in `settings`.
 
         Args:
             settings: settings with fixed values, which are not searched.
@@ -147,7 +147,7 @@ class TreeKind(RankerKind):
         return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with sampled values, and with `bagging_freq` if LightGBM needs it to sample rows.
+        """Return settings of trees with sampled values, and with `bagging_freq` if LightGBM needs it to sample rows.
 
         Args:
             settings: settings to start from.
@@ -159,7 +159,7 @@ class TreeKind(RankerKind):
         return {**settings, **draw, **frequency}
 
     def _given(self, settings: Mapping[str, Any]) -> set[str]:
-        """Return the names of these settings, and the names of the options in the spec of the model."""
+        """Return the names of these settings of trees, and the names of the options in the spec of the model."""
         from rankgrad.spec import spell
 
         return {*settings, *spell("model", str(settings.get("model", self.name))).options}
@@ -179,7 +179,7 @@ class TreeKind(RankerKind):
         return {"trees": units, "patience": None}
 
     def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
-        """Return an estimate of the memory of a training: copies of the features in the format of the framework.
+        """Return an estimate of the memory to train trees: copies of the features in the format of the framework.
 
         Args:
             settings: settings of the run.
@@ -200,7 +200,7 @@ class TreeKind(RankerKind):
         return self.resumes(folder) or (folder / FILES[self.name]).exists()
 
     def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint.
+        """Return True if the folder contains a checkpoint of trees.
 
         Args:
             folder: folder to check.

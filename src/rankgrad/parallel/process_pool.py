@@ -19,7 +19,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA
 
 
 class Task(NamedTuple):
-    """A function that can be imported, and its arguments."""
+    """A task for the pool of processes: a function that can be imported, and its arguments."""
 
     name: str  # unique name
     function: Callable[..., Any]
@@ -28,7 +28,7 @@ class Task(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """Result of a task: its return value, or the text of its error."""
+    """Result of a task of the pool: its return value, or the text of its error."""
 
     task: Task
     value: Any = None
@@ -158,7 +158,7 @@ class Pool:
 
 
 class _Worker:
-    """One process, its current task, and the affinity of its last task."""
+    """One process of the pool, its current task, and the affinity of its last task."""
 
     def __init__(self, threads: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork does not copy the threads of kernels and of PyTorch

@@ -1,4 +1,4 @@
-"""The ranker AttSets."""
+"""The ranker AttSets: it pools a list by a softmax over its documents, separately for each column."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -50,5 +50,5 @@ class AttSets(PoolingScorer):
         self.attention = nn.Linear(self.tower.width, self.tower.width, bias=False)
 
     def logits(self, rows: Tensor) -> Tensor:
-        """Return W h_i, `(rows, width)`."""
+        """Return the logits of the softmax in AttSets, W h_i, `(rows, width)`."""
         return self.attention(rows)

@@ -18,7 +18,7 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, input: Tensor, real: Tensor | None = None) -> Tensor:
-        """Return normalised rows `(rows, d)`. `real (rows,)` is True for documents. With None, all rows count."""
+        """Return batch-normalised rows `(rows, d)`. `real (rows,)` is True for documents. With None, all rows count."""
         if not self.training:
             return super().forward(input)
         if real is None and input.shape[0] > 1:
@@ -40,7 +40,7 @@ class BatchNorm(nn.BatchNorm1d):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """Update the running statistics as PyTorch does, with the unbiased variance."""
+        """Update the running statistics of batch norm as PyTorch does, with the unbiased variance."""
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None

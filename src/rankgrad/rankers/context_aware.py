@@ -86,7 +86,7 @@ class ContextAware(Scorer):
         self.output = OUTPUTS[output]()
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`."""
+        """Return the scores of the Context-Aware Ranker, `(rows,)`."""
         rows = self.input(rows)
         if self.position is not None:
             rows = self.position(rows, index.position)
@@ -107,7 +107,7 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return the rows after this block, `(rows, width)`."""
+        """Return the rows after this block of the Transformer encoder, `(rows, width)`."""
         rows = rows + self.dropout(self.attention(self.norm1(rows), index))
         wide = self.dropout(self.activation(self.wide(self.norm2(rows))))
         return rows + self.dropout(self.narrow(wide))
@@ -122,7 +122,7 @@ class Position(nn.Module):
         self.table = None if learned is None else nn.Embedding(learned, width)
 
     def forward(self, rows: Tensor, position: Tensor) -> Tensor:
-        """Return the scaled rows plus the encoding of `position (rows,)`, `(rows, width)`."""
+        """Return the scaled rows plus the position encoding of `position (rows,)`, `(rows, width)`."""
         if self.table is not None:
             encoded = self.table(position.clamp(max=self.last))
         else:

@@ -32,11 +32,11 @@ class CustomRanker(Scorer):
         self.network = network
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`; see `Scorer`."""
+        """Return the scores of a custom network, `(rows,)`; see `Scorer`."""
         return self._checked(self.network(rows), (rows.shape[0],), rows)
 
     def forward(self, features: Tensor, offsets: Tensor, *, width: int | None = None) -> Tensor:
-        """Return scores `(documents,)` of flat lists; see `Scorer`."""
+        """Return the scores of a custom network for flat lists, `(documents,)`; see `Scorer`."""
         if features.dim() == 2 and features.shape[0] == 0:
             return features.sum(-1)  # the network is not called without documents
         return super().forward(features, offsets, width=width)
@@ -60,7 +60,7 @@ class CustomPadded(CustomRanker):
     list_aware = True
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`; see `Scorer`."""
+        """Return the scores of a custom network, `(rows,)`; see `Scorer`."""
         padded = torch.where(index.mask[..., None], index.pad(rows), 0.0)
         scores = self._checked(self.network(padded, mask=index.mask), tuple(padded.shape[:2]), padded)
         return index.unpad(scores[..., None]).squeeze(-1)
@@ -77,14 +77,14 @@ class CustomFlat(CustomRanker):
     list_aware = True
 
     def forward(self, features: Tensor, offsets: Tensor, *, width: int | None = None) -> Tensor:
-        """Return scores `(documents,)` of flat lists; see `Scorer`. Rows after the last list are not allowed here."""
+        """Return a custom network's scores of flat lists, `(documents,)`. Rows after the last list are not allowed."""
         self._check(features, 2, "(documents, {})")
         if features.shape[0] == 0:
             return features.sum(-1)
         return self._checked(self.network(features, offsets=offsets), (features.shape[0],), features)
 
     def padded(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Return scores `(lists, n)` of padded lists; see `Scorer`. Padding has score 0."""
+        """Return the scores of a custom network for padded lists, `(lists, n)`. Padding has score 0."""
         offsets = nn.functional.pad(mask.sum(-1).cumsum(0), (1, 0))
         scores = self(features[mask], offsets)
         return scores.new_zeros(mask.shape).masked_scatter(mask, scores)

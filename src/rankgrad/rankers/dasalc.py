@@ -77,7 +77,7 @@ class DASALC(Scorer):
         self.head = nn.Linear(width, 1)
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`."""
+        """Return the scores of DASALC, `(rows,)`."""
         rows = add_noise(self.input_norm(rows, index.real), self.noise, self.training)
         u = self.projection(self.tower(rows, index.real))  # (rows, width)
         context = self.context(rows).relu()  # (rows, head_size)

@@ -63,7 +63,7 @@ class EmbeddedCategories(Scorer):
         return found
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`; see `Scorer.score`.
+        """Return the scores after the embedding of categories, `(rows,)`; see `Scorer.score`.
 
         Args:
             rows: features, `(rows, f)`.
@@ -73,7 +73,7 @@ class EmbeddedCategories(Scorer):
 
 
 def embedding_size(categories: int) -> int:
-    """Return the length of a feature's vectors. The length grows slowly with the number of categories, up to 32."""
+    """Return the length of a category's vectors. The length grows slowly with the number of categories, up to 32."""
     return min(32, math.ceil(1.6 * categories**0.56))
 
 

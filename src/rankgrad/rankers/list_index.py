@@ -27,7 +27,7 @@ class ListIndex:
 
     @staticmethod
     def flat(offsets: Tensor, documents: int, width: int | None, gathers: bool = True) -> "ListIndex":
-        """Return the index of flat rows, `(documents, ...)`; rows from `offsets[-1]` on belong to no list."""
+        """Return the list index of flat rows, `(documents, ...)`; rows from `offsets[-1]` on belong to no list."""
         cheap = values_are_cheap(offsets)
         last = int(offsets[-1]) if cheap else None
         if last is not None and last > documents:
@@ -56,16 +56,16 @@ class ListIndex:
 
     @staticmethod
     def padded(mask: Tensor) -> "ListIndex":
-        """Return the index of rows that are already padded lists, `(lists * n, ...)`."""
+        """Return the list index of rows that are already padded lists, `(lists * n, ...)`."""
         keys = mask | ~mask.any(-1, keepdim=True)
         return ListIndex(mask.flatten(), mask, keys, None, (mask.cumsum(-1) - 1).clamp(min=0).flatten())
 
     def clean(self, rows: Tensor) -> Tensor:
-        """Return the rows `(rows, d)` with 0 in rows that are not documents."""
+        """Return a ranker's rows `(rows, d)` with 0 in rows that are not documents."""
         return rows if self.real is None else torch.where(self.real[:, None], rows, 0.0)
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Return rows `(rows, d)` as padded lists `(lists, n, d)`; the values of padding are finite."""
+        """Return a ranker's rows `(rows, d)` as padded lists `(lists, n, d)`; the values of padding are finite."""
         lists, n = self.keys.shape
         if self.gather is None:
             return rows.view(lists, n, rows.shape[1])
@@ -75,7 +75,7 @@ class ListIndex:
         return _Move.apply(rows, row, slot, None, self.real).view(lists, n, rows.shape[1])
 
     def unpad(self, padded: Tensor) -> Tensor:
-        """Return padded lists `(lists, n, d)` as rows `(rows, d)`; padding is dropped."""
+        """Return padded lists `(lists, n, d)` as a ranker's rows `(rows, d)`; padding is dropped."""
         flat = padded.reshape(-1, padded.shape[-1])
         if self.gather is None:
             return flat

@@ -16,7 +16,7 @@ NORMS = ("none", "batch", "layer")
 
 
 class Linear(Scorer):
-    r"""A linear ranker.
+    r"""A pointwise linear ranker.
 
     .. math:: s_i = w^\top x_i + b
 
@@ -36,7 +36,7 @@ class Linear(Scorer):
         self.head = nn.Linear(features, 1)
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`."""
+        """Return the scores of a pointwise ranker, `(rows,)`."""
         return self.head(rows).squeeze(-1)
 
 
@@ -112,7 +112,7 @@ class MLP(Scorer):
             self.apply(_xavier_normal)
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`."""
+        """Return the scores of a pointwise ranker, `(rows,)`."""
         rows = apply_norm(self.input_norm, rows, index.real)
         rows = self.tower(add_noise(rows, self.noise, self.training), index.real)
         return self.output(self.head(rows).squeeze(-1))

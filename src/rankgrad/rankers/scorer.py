@@ -43,7 +43,7 @@ class Scorer(nn.Module):
         return copy.deepcopy(self._config)
 
     def forward(self, features: Tensor, offsets: Tensor, *, width: int | None = None) -> Tensor:
-        """Return scores `(documents,)` of flat lists.
+        """Return the scores of the ranker for flat lists, `(documents,)`.
 
         Args:
             features: `(documents, f)`. Rows from `offsets[-1]` on belong to no list: the scores of these rows have no
@@ -80,7 +80,7 @@ class Scorer(nn.Module):
 
     @abstractmethod
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`.
+        """Return the scores of the ranker for its rows, `(rows,)`.
 
         Args:
             rows: features, `(rows, f)`.

@@ -58,7 +58,7 @@ class PoolingScorer(Scorer):
         """
 
     def score(self, rows: Tensor, index: ListIndex) -> Tensor:
-        """Return scores `(rows,)`."""
+        """Return the scores after softmax pooling, `(rows,)`."""
         rows = self.tower(rows, index.real)
         weighted, pooled = softmax_pool(self.logits(rows), rows, index)
         if self.mixer is None:

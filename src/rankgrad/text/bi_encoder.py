@@ -29,7 +29,7 @@ _ROWS = 65_536  # number of pairs whose vectors are multiplied at once
 
 
 class BiEncoder(TextNetwork):
-    r"""Score pairs by :math:`s = \cos(e(q), e(d)) / T`.
+    r"""Bi-encoder that scores pairs by :math:`s = \cos(e(q), e(d)) / T`.
 
     :math:`e` is the mean of the encoder's output vectors, or the output vector of [CLS]. A long document has several
     passages. With `passages="mean"`, the vector of the document is the mean of the passage vectors. With
@@ -73,7 +73,7 @@ class BiEncoder(TextNetwork):
         self.temperature, self.chunk = temperature, chunk
 
     def encode(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return one vector of length 1 per input, `(n, width)`."""
+        """Return one vector of length 1 per input of the bi-encoder, `(n, width)`."""
         hidden = self.body(**batch).last_hidden_state.float()
         if self.pooling == "cls":
             vectors = hidden[:, 0]
@@ -83,14 +83,14 @@ class BiEncoder(TextNetwork):
         return nn.functional.normalize(vectors, dim=-1)
 
     def forward(self, pairs: Pairs) -> Tensor:
-        """Return one score per pair, `(n,)`. Each query and each document is encoded once."""
+        """Return one bi-encoder score per pair, `(n,)`. Each query and each document is encoded once."""
         queries, query = np.unique(pairs[:, 0], return_inverse=True)
         documents, document = np.unique(pairs[:, 1], return_inverse=True)
         return self._scores(self._inputs("queries", queries), self._inputs("documents", documents), query, document)
 
     @torch.no_grad()
     def score_pairs(self, pairs: Pairs, told: Told | None = None) -> NDArray[np.float32]:
-        """Return one score per pair, `(n,)`, without gradients. Each text is encoded once, in blocks of documents."""
+        """Return one bi-encoder score per pair, `(n,)`, without gradients. Each text is encoded once, in blocks."""
         if self.tokeniser.passages == "best":  # a document has several vectors
             return super().score_pairs(pairs, told)
         scores = np.empty(len(pairs), dtype=np.float32)
@@ -110,14 +110,14 @@ class BiEncoder(TextNetwork):
         return scores
 
     def score_texts(self, queries: Sequence[str], documents: Sequence[str]) -> Tensor:
-        """Return one score per pair of texts, `(n,)`."""
+        """Return one bi-encoder score per pair of texts, `(n,)`."""
         every = range(len(queries))
         return self._scores(
             self._query_inputs(queries), self._document_inputs(documents), np.array(every), np.array(every)
         )
 
     def vectors(self, texts: Sequence[str], *, documents: bool = True) -> Tensor:
-        """Return one vector of length 1 per text, `(n, width)`.
+        """Return one bi-encoder vector of length 1 per text, `(n, width)`.
 
         Args:
             texts: texts to encode.
@@ -137,7 +137,7 @@ class BiEncoder(TextNetwork):
         return [flat[end - len(passages) : end] for end, passages in zip(ends, split, strict=True)]
 
     def _inputs(self, kind: str, numbers: Any) -> list[list[TokenInput]]:
-        """Return the inputs of queries or documents, by their numbers, from the cache if possible."""
+        """Return the bi-encoder inputs of queries or documents, by their numbers, from the cache if possible."""
         unread = [int(each) for each in numbers if (kind, int(each)) not in self._cache]
         source = getattr(self.texts_in_use(), kind)
         texts = [source.full(number) for number in unread]
@@ -158,7 +158,7 @@ class BiEncoder(TextNetwork):
     def _scores(
         self, queries: list[list[TokenInput]], documents: list[list[TokenInput]], query: Any, document: Any
     ) -> Tensor:
-        """Return the scores of pairs. Queries and documents are encoded together, in chunks of similar lengths."""
+        """Return bi-encoder scores of pairs. Queries and documents are encoded together, by similar lengths."""
         if not len(query):
             return torch.zeros(0, device=self.device)
         best = self.tokeniser.passages == "best"
@@ -180,7 +180,7 @@ class BiEncoder(TextNetwork):
         return []
 
     def write(self, folder: Path) -> None:
-        """Write files that `transformers` and `sentence-transformers` can load."""
+        """Write files of the bi-encoder that `transformers` and `sentence-transformers` can load."""
         if isinstance(self.body, StaticBody):
             self.body.write(folder, self.tokeniser.tokenizer, self.tokeniser.max_length)
             return

@@ -49,7 +49,7 @@ class BM25Index:
         stemmer: Stemmer = PLURAL,
         tokenizer: Callable[[str], Iterable[str]] | None = None,
     ) -> "BM25Index":
-        """Build an index of the titles and texts of documents.
+        """Build a BM25 index of the titles and texts of documents.
 
         Args:
             documents: documents; empty documents are never found.
@@ -82,7 +82,7 @@ class BM25Index:
         return BM25Index(documents.ids, tokens, engine)
 
     def __len__(self) -> int:
-        """Return the number of documents."""
+        """Return the number of documents in the BM25 index."""
         return len(self.ids)
 
     def __repr__(self) -> str:
@@ -90,16 +90,16 @@ class BM25Index:
 
     @property
     def k1(self) -> float:
-        """Saturation of the term frequency."""
+        """Saturation of the term frequency in BM25."""
         return float(self.engine.k1)
 
     @property
     def b(self) -> float:
-        """Strength of the normalisation by document length."""
+        """Strength of the normalisation by document length in BM25."""
         return float(self.engine.b)
 
     def scores(self, query: str, numbers: Sequence[int] | NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Return the scores of documents for a query. A document without a word of the query has score 0.
+        """Return the BM25 scores of documents for a query. A document without a word of the query has score 0.
 
         Args:
             query: text of the query; a word that occurs twice counts twice.
@@ -132,7 +132,7 @@ class BM25Index:
         return run
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Save the index: the files of bm25s, and `bm25.json` with document ids, options and hashes of the files.
+        """Save the BM25 index: the files of bm25s, and `bm25.json` with document ids, options and hashes of the files.
 
         Args:
             folder: folder of the index; it is created if it does not exist.
@@ -158,7 +158,7 @@ class BM25Index:
         stemmer: Callable[[str], str] | None = None,
         tokenizer: Callable[[str], Iterable[str]] | None = None,
     ) -> "BM25Index":
-        """Load an index. No code from the folder is executed.
+        """Load a BM25 index. No code from the folder is executed.
 
         Args:
             folder: folder of the index, written by `save`.
@@ -181,14 +181,16 @@ class BM25Index:
             file = path / name
             if not file.is_file() or hash_of(file.read_bytes()) != about["files"].get(name):
                 got = "different content" if file.is_file() else "no such file"
-                bad_value(str(file), "be unchanged since it was written", f"{got}: build the index again")
+                bad_value(
+                    str(file), "be unchanged since it was written (if it has changed, build the index again)", got
+                )
         engine = _bm25s().BM25.load(path, allow_pickle=False, load_corpus=False, show_progress=False)
         rule = stemmer if about["stemmer"] == CUSTOM else about["stemmer"]
         return BM25Index(tuple(about["ids"]), Tokens(frozenset(about["stopwords"]), rule, tokenizer), engine)
 
 
 def _best(scores: NDArray[np.float32], k: int) -> list[int]:
-    """Return the numbers of the k largest scores above 0, best first. Equal scores are in order of their numbers."""
+    """Return the numbers of the k best BM25 scores above 0, best first. Equal scores are in order of their numbers."""
     found = np.flatnonzero(scores > 0)
     if len(found) > k:
         least = np.partition(scores[found], -k)[-k]

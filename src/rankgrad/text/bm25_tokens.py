@@ -35,7 +35,7 @@ _LANGUAGES = {
 
 @dataclass(frozen=True)
 class Tokens:
-    """Rules that split a text into tokens.
+    """Rules of BM25 that split a text into tokens.
 
     A token is a word: a sequence of letters, digits and underscores, in any script. Case is ignored. In a script
     without spaces, such as Chinese, each pair of adjacent characters is a token.
@@ -52,7 +52,7 @@ class Tokens:
     tokenizer: Callable[[str], Iterable[str]] | None = None  # function that splits a text; None for the rules above
 
     def __call__(self, text: str) -> list[str]:
-        """Return the tokens of a text, in order."""
+        """Return the tokens of a text for BM25, in order."""
         found = split_words(text) if self.tokenizer is None else self.tokenizer(text)
         words = [word for word in found if word not in self.stopwords]
         if self.stemmer is None:
@@ -65,7 +65,7 @@ class Tokens:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text into words. In a script without spaces, each pair of adjacent characters is a word.
+    """Split a text into words for BM25. In a script without spaces, each pair of adjacent characters is a word.
 
     Args:
         text: any text.
@@ -84,7 +84,7 @@ def split_words(text: str) -> list[str]:
 
 
 def singular(word: str) -> str:
-    """Return an English noun without its plural ending (after the S-stemmer of Harman, 1991).
+    """Return an English noun without its plural ending, for BM25 (after the S-stemmer of Harman, 1991).
 
     Args:
         word: word in lower case. Words that are not nouns change little, and equally in queries and documents.
@@ -101,7 +101,7 @@ def singular(word: str) -> str:
 
 
 def stopword_list(stopwords: str | Iterable[str] | None) -> frozenset[str]:
-    """Return a set of stopwords: all given words, and their parts according to `split_words`.
+    """Return a set of stopwords for BM25: all words of the argument, and their parts according to `split_words`.
 
     Args:
         stopwords: language code (`"en"`, `"de"`, ...) for a list of bm25s, a list of words, or None for no stopwords.

@@ -92,7 +92,7 @@ def named_runs(run: AnyRun | Mapping[str, AnyRun], name: str) -> dict[str, AnyRu
 
 
 def top_documents(scores: Mapping[str, float], depth: int | None = None) -> list[str]:
-    """Return the best documents of a query, best first. Documents with equal scores are in the order of `scores`.
+    """Return the best candidates of a query, best first. Documents with equal scores are in the order of `scores`.
 
     Args:
         scores: `{document: score}`.
@@ -102,7 +102,7 @@ def top_documents(scores: Mapping[str, float], depth: int | None = None) -> list
 
 
 def pool(runs: Mapping[str, AnyRun] | Iterable[AnyRun], depth: int | None = 100) -> dict[str, list[str]]:
-    """Return the best documents of all runs, per query: first the best of each run, then the second of each run.
+    """Pool runs: return their best documents per query, first the best of each run, then the second of each run.
 
     Args:
         runs: runs, with or without names.
@@ -120,7 +120,7 @@ def pool(runs: Mapping[str, AnyRun] | Iterable[AnyRun], depth: int | None = 100)
 def hard_negatives(
     collection: Collection, run: AnyRun, *, first: int = 0, last: int | None = 100, number: int | None = None
 ) -> dict[str, list[str]]:
-    """Return documents that are not relevant but have high ranks in a run, per query, best first.
+    """Return hard negatives: documents that are not relevant but have high ranks in a run, per query, best first.
 
     Documents without a label count as not relevant, although some of them may be relevant. Such errors are most
     frequent at the top of a run: a larger `first` leaves out more documents at the top.
@@ -141,7 +141,7 @@ def hard_negatives(
 
 
 def to_run(data: Dataset, scores: Any) -> Run:
-    """Convert scores of a data set to a run, `{query: {document: score}}`, for example for `measure_run`.
+    """Convert scores of candidate lists to a run, `{query: {document: score}}`, for example for `measure_run`.
 
     `rankgrad.metrics.measure_run(run, collection.qrels, ...)` measures a run as trec_eval does: the ideal DCG includes
     relevant documents that are not candidates. `rankgrad.metrics.evaluate` uses only the documents of the lists. So its
@@ -152,7 +152,7 @@ def to_run(data: Dataset, scores: Any) -> Run:
         scores: one score per document, `(documents,)`.
     """
     if data.docids is None:
-        bad_value("data", "have document ids", "None as docids")
+        bad_value("data", "have document ids", "docids=None")
     flat = np.asarray(scores.detach().cpu() if hasattr(scores, "detach") else scores, dtype=np.float64)
     if flat.shape != data.labels.shape:
         bad_value("scores", f"have one score per document, {data.labels.shape}", flat.shape)
@@ -160,7 +160,7 @@ def to_run(data: Dataset, scores: Any) -> Run:
 
 
 def folds(data: Dataset, fold: int, parts: int = 5, *, queries: Iterable[Any] | None = None) -> Splits:
-    """Divide lists by query: one part for testing, one part for validation, the other parts for training.
+    """Divide candidate lists by query: one part for testing, one part for validation, the other parts for training.
 
     The queries are sorted by a hash of their ids and assigned to the parts in turn. So a part does not depend on the
     order of the lists, and each query is in the test part of exactly one fold. In fold 1, the last part is the
@@ -198,7 +198,7 @@ def folds(data: Dataset, fold: int, parts: int = 5, *, queries: Iterable[Any] | 
 
 
 def fill_missing(run: AnyRun, query: str, documents: Sequence[str]) -> list[float]:
-    """Return the scores of documents. A document without a score gets the lowest score of the query.
+    """Return the scores of candidates. A document without a score gets the lowest score of the query.
 
     Args:
         run: `{query: {document: score}}`.
@@ -211,7 +211,7 @@ def fill_missing(run: AnyRun, query: str, documents: Sequence[str]) -> list[floa
 
 
 def _known_part(collection: Collection, run: AnyRun, name: str) -> dict[str, dict[str, float]]:
-    """Return a run without unknown ids and excluded documents. Its documents are in collection order."""
+    """Return the candidates in a run, without unknown ids and excluded documents. Documents are in collection order."""
     numbers, queries = collection.documents.numbers, collection.queries.numbers
     known, unknown = {}, 0
     for query, scores in run.items():

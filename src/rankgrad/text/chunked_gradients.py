@@ -19,7 +19,7 @@ Network = Callable[[Any], Tensor]  # from the inputs of a chunk to outputs (n, .
 
 
 def chunked(network: Network, chunks: Sequence[Any], *, device: torch.device | str = "cpu") -> Tensor:
-    """Return the outputs of all chunks, joined along the first dimension.
+    """Return the outputs of a network for all chunks, joined along the first dimension, with exact gradients.
 
     The backward pass adds gradients to the `.grad` of the network's parameters, as `Tensor.backward` does;
     `torch.autograd.grad` is not supported. If there is only one chunk, or gradients are disabled, the network runs

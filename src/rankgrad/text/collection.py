@@ -44,12 +44,12 @@ class Texts:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Dictionary from the id of each text to its number."""
+        """Dictionary from the id of each document or query to its number."""
         return {each: number for number, each in enumerate(self.ids)}
 
     @cached_property
     def content_hash(self) -> str:
-        """Hash of all ids, texts and titles, in their order."""
+        """Hash of all ids, texts and titles of documents or queries, in their order."""
         found = hashlib.sha256()
         for values in (self.ids, self.texts, self.titles):
             found.update(b"none" if values is None else " ".join(map(str, map(len, values))).encode())
@@ -113,7 +113,7 @@ class Collection:
         return hashlib.sha256(f"{self.documents.content_hash} {self.queries.content_hash}".encode()).hexdigest()[:16]
 
     def texts_of(self, query: int, document: int) -> tuple[str, str]:
-        """Return the texts of a query and of a document, by their numbers.
+        """Return the texts of a query and of a document of the collection, by their numbers.
 
         Args:
             query: number of the query.
@@ -122,7 +122,7 @@ class Collection:
         return self.queries.full(query), self.documents.full(document)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `documents.jsonl`, `queries.jsonl`, `qrels.txt` and `excluded.txt`, for `rankgrad.text.load`.
+        """Write the collection: `documents.jsonl`, `queries.jsonl`, `qrels.txt` and `excluded.txt`.
 
         Files that would be empty are not written. Each file is replaced atomically. Notes are not saved.
 

@@ -20,7 +20,7 @@ from rankgrad.text.token_inputs import TokenInput, Tokeniser
 
 
 class CrossEncoder(TextNetwork):
-    """Score pairs with a sequence classification model of `transformers` that has one output.
+    """Cross-encoder that scores pairs with a sequence classification model of `transformers` that has one output.
 
     If the encoder has no head, the model gets a new head with random weights. A long document has several passages.
     With `passages="mean"`, the head reads the mean of the passages' [CLS] vectors, as in the BERT experiments of the
@@ -66,11 +66,11 @@ class CrossEncoder(TextNetwork):
 
     @property
     def body(self) -> Any:  # type: ignore[override]
-        """Pretrained encoder without the head."""
+        """Pretrained encoder of the cross-encoder, without the head."""
         return self.model.base_model
 
     def encode(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return one score per input, `(n,)`, or with `passages="mean"` one [CLS] vector per input, `(n, width)`."""
+        """Return one cross-encoder score per input, `(n,)`; with `passages="mean"`, one [CLS] vector, `(n, width)`."""
         if self.tokeniser.passages == "mean":
             vectors: Tensor = self.body(**batch).last_hidden_state[:, 0].float()
             return vectors
@@ -78,7 +78,7 @@ class CrossEncoder(TextNetwork):
         return scores
 
     def forward(self, pairs: Pairs) -> Tensor:
-        """Return one score per pair, `(n,)`."""
+        """Return one cross-encoder score per pair, `(n,)`."""
         texts = self.texts_in_use()
         keys = [(int(query), int(document)) for query, document in pairs]
         unread = [key for key in dict.fromkeys(keys) if key not in self._cache]
@@ -89,7 +89,7 @@ class CrossEncoder(TextNetwork):
         return self._scores([self._cache.get(key) or found[key] for key in keys])
 
     def score_texts(self, queries: Sequence[str], documents: Sequence[str]) -> Tensor:
-        """Return one score per pair of texts, `(n,)`."""
+        """Return one cross-encoder score per pair of texts, `(n,)`."""
         return self._scores(self.tokeniser.pairs(queries, documents))
 
     def _scores(self, inputs: list[list[TokenInput]]) -> Tensor:
@@ -104,17 +104,17 @@ class CrossEncoder(TextNetwork):
         return _head_scores(self.model, mean_per_owner(outputs, owner, len(inputs))).float()
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters of the head."""
+        """Return the parameters of the cross-encoder's head."""
         body = {id(parameter) for parameter in self.body.parameters()}
         return [parameter for parameter in self.model.parameters() if id(parameter) not in body]
 
     def write(self, folder: Path) -> None:
-        """Write files that `transformers` and the `CrossEncoder` of `sentence-transformers` can load."""
+        """Write the cross-encoder for `transformers` and for `CrossEncoder` of `sentence-transformers`."""
         save_pretrained(folder, self.model, self.tokeniser)
 
 
 def _head_kind(model: Any) -> str | None:
-    """Return the kind of a classification head: `"pooler"`, `"features"`, `"distilbert"`, or None if unknown."""
+    """Return the kind of a cross-encoder's head: `"pooler"`, `"features"`, `"distilbert"`, or None if unknown."""
     if hasattr(model, "pre_classifier"):
         return "distilbert"
     pooler, classifier = getattr(model.base_model, "pooler", None), getattr(model, "classifier", None)
@@ -124,7 +124,7 @@ def _head_kind(model: Any) -> str | None:
 
 
 def _head_scores(model: Any, vectors: Tensor) -> Tensor:
-    """Apply the head of a model to [CLS] vectors, `(n, width)`, and return the scores."""
+    """Apply the head of a cross-encoder to [CLS] vectors, `(n, width)`, and return the scores."""
     kind = _head_kind(model)
     if kind == "distilbert":
         scores = model.classifier(model.dropout(nn.functional.relu(model.pre_classifier(vectors))))

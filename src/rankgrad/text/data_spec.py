@@ -44,7 +44,7 @@ class TextSource:
     b: float = 0.75  # option of BM25: strength of the normalisation by document length, 0 to 1
 
     def check(self, fold: int | None, root: str | os.PathLike[str] | None = None) -> None:
-        """Check that the files exist and that the package of BM25 is installed. No file is read.
+        """Check that the files of the text data set exist and that the package of BM25 is installed. No file is read.
 
         Args:
             fold: number of the fold.
@@ -59,7 +59,7 @@ class TextSource:
                 raise FileNotFoundError(f"root must contain {getattr(self, option)} ({how}); got {got}")
 
     def splits(self, fold: int | None, root: str | os.PathLike[str] | None = None) -> Splits:
-        """Return the training, validation and test lists of a fold; see `rankgrad.text.folds`.
+        """Return the training, validation and test lists of a fold of the text data set; see `rankgrad.text.folds`.
 
         Args:
             fold: number of the fold, from 1.
@@ -70,7 +70,7 @@ class TextSource:
         return folds(self.lists(root), fold, self.parts)
 
     def lists(self, root: str | os.PathLike[str] | None = None) -> Dataset:
-        """Return the lists of all queries. The lists are computed once per process.
+        """Return the lists of all queries of the text data set. The lists are computed once per process.
 
         Args:
             root: data root, as in `rankgrad.data.load`.
@@ -81,7 +81,7 @@ class TextSource:
         return data
 
     def absolute(self, root: str | os.PathLike[str] | None = None) -> str:
-        """Return the spec with absolute paths, which are valid in every working directory.
+        """Return the text spec with absolute paths, which are valid in every working directory.
 
         Args:
             root: data root, as in `rankgrad.data.load`.
@@ -95,7 +95,7 @@ class TextSource:
         return write(KIND, options={**options, **paths})
 
     def _found(self, root: str | os.PathLike[str] | None) -> dict[str, Any]:
-        """Return the complete paths. A path is in the data root, unless it exists only in the current folder."""
+        """Return complete paths for a text spec. A path is in the data root, unless only the current folder has it."""
         found = {}
         for option in _PATHS:
             if (path := getattr(self, option)) is not None:
@@ -132,7 +132,7 @@ def read_source(text: str) -> TextSource:
 
 @lru_cache(maxsize=2)
 def _lists(source: TextSource) -> tuple[Dataset, tuple[str, ...]]:
-    """Return the lists of a source with complete paths, and the warnings of reading and searching."""
+    """Return the lists of a text data set with complete paths, and the warnings of reading and searching."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         collection = load(source.path, queries=source.queries, qrels=source.qrels, name=source.name, topic=source.topic)

@@ -118,7 +118,7 @@ def search_embeddings(
 
 
 def _first_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest values of each row and their positions, in the same order as a stable sort."""
+    """Return the k largest inner products of each row and their positions, in the order of a stable sort."""
     largest, places = values.topk(k, dim=1)
     least = largest[:, -1:]
     # `topk` may return any of several equal values. This matters if more values equal the last one than it returned.

@@ -62,7 +62,7 @@ def labels_from_order(data: Dataset, order: Mapping[str, Sequence[str]]) -> Data
         order: document ids of each query, best first; for example, from the answer of a language model.
     """
     if data.docids is None:
-        bad_value("data", "have document ids", "None as docids")
+        bad_value("data", "have document ids", "docids=None")
     labels = np.zeros(len(data.labels), dtype=np.float32)
     for number, query in enumerate(data.qids.tolist()):
         rows = range(int(data.offsets[number]), int(data.offsets[number + 1]))

@@ -136,7 +136,7 @@ def sentence_settings(encoder: str) -> SentenceSettings:
 
 
 def _pooling(encoder: str, config: dict[str, Any]) -> str:
-    """Return `"mean"` or `"cls"` from the configuration of a pooling module."""
+    """Return `"mean"` or `"cls"` from the configuration of an encoder's pooling module."""
     flags = [
         name.removeprefix("pooling_mode_") for name, on in config.items() if name.startswith("pooling_mode_") and on
     ]
@@ -245,7 +245,7 @@ def settle_encoder(folder: Path) -> Path:
 
 
 def _settle_to_write(folder: Path) -> None:
-    """Finish an interrupted call, or raise an error if this is impossible, to protect the only copy of the encoder."""
+    """Settle the encoder before writing; raise an error if this is impossible, to protect the encoder's only copy."""
     if (found := settle_encoder(folder)) != folder / ENCODER:
         raise PermissionError(f"{found} cannot be renamed to {ENCODER}")
 
@@ -263,7 +263,7 @@ def gradient_checkpointing(body: nn.Module) -> None:
 
 
 def to_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
-    """Return the tensors of a batch on a device.
+    """Return the tensors of a batch for an encoder on a device.
 
     Args:
         batch: tensors by name.

@@ -54,7 +54,7 @@ def features(
     one_of("standardise", standardise, STANDARDISE)
     columns = columns or {}
     if both := set(_named(runs)) & set(columns):
-        bad_value("columns", "have other names than the runs", repr(min(both)))
+        bad_value("columns", "have names that no run has", repr(min(both)))
     data = candidate_lists(collection, runs, depth=depth)
     values = np.column_stack([data.features[:, len(NUMBERS) :], *(_column(data, *each) for each in columns.items())])
     for start, end in zip(data.offsets[:-1], data.offsets[1:], strict=True):
@@ -126,7 +126,7 @@ def reciprocal_rank_fusion(runs: Mapping[str, AnyRun] | Sequence[AnyRun], k: flo
 
 
 def _column(data: Dataset, name: str, values: Mapping[str, Any]) -> list[float]:
-    """Return the values of a column for each document of the lists."""
+    """Return the values of an additional column, next to the runs, for each document of the lists."""
     assert data.docids is not None
     documents = data.docids.tolist()
     if any(isinstance(value, Mapping) for value in values.values()):
@@ -138,7 +138,7 @@ def _column(data: Dataset, name: str, values: Mapping[str, Any]) -> list[float]:
 
 
 def standardised(values: NDArray[Any], how: str) -> NDArray[Any]:
-    """Standardise each feature of one list, `(n, f)`."""
+    """Standardise the scores of each run in one list, `(n, f)`."""
     if how == "none":
         return values
     values = values.astype(np.float64)

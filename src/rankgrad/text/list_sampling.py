@@ -62,7 +62,7 @@ def training_steps(
 def _drawn(
     relevant: NDArray[np.bool_], draw: NDArray[np.int64], list_size: int | None, sampling: str
 ) -> NDArray[np.int64]:
-    """Return the sampled documents of one list. `draw` and `relevant` are in the same random order."""
+    """Return the sampled documents of one training list. `draw` and `relevant` are in the same random order."""
     size = len(draw) if list_size is None else list_size
     if sampling == "random" or (sampling == "relevant" and (~relevant).sum() <= 1):
         return draw[:size]

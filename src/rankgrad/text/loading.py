@@ -29,7 +29,7 @@ def load(
     similar: Literal["exclude", "relevant"] = "exclude",
     encoding: str = "utf-8",
 ) -> Collection:
-    """Load documents, queries and labels. Defects of the files are reported as warnings and as notes of the collection.
+    """Load a collection: documents, queries, labels. Defects of the files become warnings and notes of the collection.
 
     Args:
         source: a folder, a file of documents, or `"ir_datasets:NAME"`. A folder contains one of these: the files of

@@ -67,7 +67,7 @@ class ListwiseLoss(nn.Module):
         self.ranking_loss.only_joint("the trainer of sentence-transformers")
 
     def forward(self, inputs: Sequence[Any], labels: Any, prompt: str | None = None, task: str | None = None) -> Tensor:
-        """Compute the loss of a batch. The trainer calls this method.
+        """Compute the loss of a batch. The trainer of sentence-transformers calls this method.
 
         Args:
             inputs: queries, a list of texts, and documents, a list of lists of texts.
@@ -85,7 +85,7 @@ class ListwiseLoss(nn.Module):
             return self.ranking_loss(scores.float(), labels.to(scores.device), offsets=offsets)
 
     def _scores(self, pairs: list[tuple[Any, Any]], **options: Any) -> Tensor:
-        """Return the scores of all pairs, `(documents,)`."""
+        """Return the scores of all pairs in a sentence-transformers batch, `(documents,)`."""
         # Pairs of similar length are scored together, because it is expensive to run the model on padding. Without
         # documents, the model scores an empty pair that the loss does not use: so the loss is in the graph, and all
         # processes of a distributed training communicate equally often.
@@ -111,20 +111,20 @@ class ListwiseLoss(nn.Module):
         return self.ranking_loss.learned()
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return the settings of the loss, for the model card."""
+        """Return the settings of the loss, for the model card of sentence-transformers."""
         return {"loss": str(self.ranking_loss), "chunk": self.chunk}
 
     @property
     def citation(self) -> str:
-        """Reference of the loss as a BibTeX entry, for the model card."""
+        """Reference of the loss as a BibTeX entry, for the model card of sentence-transformers."""
         note = " ".join([f"Loss: {self.ranking_loss}.", *_references(self.ranking_loss)])
         return f"\n@misc{{rankgrad,\n  title={{rankgrad: learning to rank in PyTorch}},\n  note={{{note}}}\n}}\n"
 
 
 def _columns(inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Sequence[Any]]]:
-    """Return the queries and the lists of documents from the columns of a batch."""
+    """Return the queries and the lists of documents from the columns of a sentence-transformers batch."""
     if len(inputs) != 2:
-        bad_value("inputs", "have two columns, queries and lists of documents, besides the labels", len(inputs))
+        bad_value("inputs", "have two columns (queries, lists of documents), not counting the labels", len(inputs))
     queries, documents = inputs
     if len(documents) != len(queries):
         bad_value("documents", f"have one list per query, {len(queries)}", len(documents))
@@ -135,7 +135,7 @@ def _columns(inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Sequence[An
 
 
 def _labels(labels: Any, documents: Sequence[Sequence[Any]]) -> Tensor:
-    """Return the labels of all documents, `(documents,)`."""
+    """Return the labels of all documents in a sentence-transformers batch, `(documents,)`."""
     if not isinstance(labels, list | tuple):
         bad_value("labels", "have one list of numbers per query", "none" if labels is None else type(labels).__name__)
     parts = [torch.as_tensor(part, dtype=torch.float32) for part in labels]

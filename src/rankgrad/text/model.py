@@ -45,7 +45,7 @@ class TextModel(TrainedModel):
     features: int = 3  # number of features of a text data set: query, document and first-stage scores
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """Compute one score per document, `(documents,)`.
+        """Compute one score per document with the text model, `(documents,)`.
 
         Args:
             features: features of a text data set: column 0 is the index of the query and column 1 is the index of the
@@ -58,7 +58,7 @@ class TextModel(TrainedModel):
         return self._score(np.asarray(features)[:, :2].astype(np.int64))
 
     def score_lists(self, data: Dataset, told: Told | None = None) -> NDArray[np.float32]:
-        """Compute one score per document of a text data set, `(documents,)`.
+        """Compute one score of the text model per document of a text data set, `(documents,)`.
 
         Args:
             data: text data set, for example from `rankgrad.text.candidate_lists`.
@@ -78,12 +78,12 @@ class TextModel(TrainedModel):
         return scores
 
     def precision(self) -> AbstractContextManager[Any]:
-        """Return a context manager, inside which the network uses the precision of the settings."""
+        """Return a context manager, inside which the text network uses the precision of the settings."""
         wanted = self.settings.get("precision", "fp32") == "bf16"
         return torch.autocast(self.network.device.type, torch.bfloat16, enabled=wanted)
 
     def to(self, device: str | torch.device) -> "TextModel":
-        """Move the model to a device, and return the model.
+        """Move the text model to a device, and return the model.
 
         Args:
             device: device of PyTorch.
@@ -93,11 +93,11 @@ class TextModel(TrainedModel):
 
     @property
     def size(self) -> int:
-        """Number of parameters."""
+        """Number of parameters of the text model."""
         return sum(parameter.numel() for parameter in self.network.parameters())
 
     def weights_hash(self) -> str:
-        """Return a hash of the weights. A run uses it to identify the model from which the training starts."""
+        """Return a hash of the text model's weights, which identifies the model from which a run starts."""
         found = hashlib.sha256()
         for name, tensor in sorted(self.network.state_dict().items()):
             found.update(name.encode())

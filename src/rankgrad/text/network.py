@@ -49,12 +49,12 @@ class TextNetwork(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Device of the weights."""
+        """Device of the weights of the text network."""
         return next(self.parameters()).device
 
     @abstractmethod
     def forward(self, pairs: Pairs) -> Tensor:
-        """Return one score per pair, `(n,)`, in float32.
+        """Return one score of the text network per pair, `(n,)`, in float32.
 
         Args:
             pairs: numbers of query and document, `(n, 2)`.
@@ -62,7 +62,7 @@ class TextNetwork(nn.Module, ABC):
 
     @torch.no_grad()
     def score_pairs(self, pairs: Pairs, told: Told | None = None) -> NDArray[np.float32]:
-        """Return one score per pair, `(n,)`, computed in blocks without gradients.
+        """Return one score of the text network per pair, `(n,)`, computed in blocks without gradients.
 
         Args:
             pairs: numbers of query and document, `(n, 2)`.
@@ -78,7 +78,7 @@ class TextNetwork(nn.Module, ABC):
 
     @abstractmethod
     def score_texts(self, queries: Sequence[str], documents: Sequence[str]) -> Tensor:
-        """Return one score per pair of texts, `(n,)`.
+        """Return one score of the text network per pair of texts, `(n,)`.
 
         Args:
             queries, documents: texts of the pairs, in the same order.
@@ -90,7 +90,7 @@ class TextNetwork(nn.Module, ABC):
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Write the network in the format of Hugging Face.
+        """Write the text network in the format of Hugging Face.
 
         Args:
             folder: existing folder.
@@ -120,14 +120,14 @@ class TextNetwork(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return the outputs of a batch, `(n, ...)`, in float32.
+        """Return the outputs of the encoder for a batch, `(n, ...)`, in float32.
 
         Args:
             batch: padded token ids on the device of the network.
         """
 
     def texts_in_use(self) -> Collection:
-        """Return the collection that was set by `use`."""
+        """Return the collection that `use` set for the text network."""
         assert self.collection is not None, "call `use` first"
         return self.collection
 
@@ -144,7 +144,7 @@ def owners(counts: Iterable[int], device: torch.device) -> Tensor:
 
 
 def mean_per_owner(values: Tensor, owner: Tensor, count: int) -> Tensor:
-    """Return the mean of the values of each owner, `(count, ...)`.
+    """Return the mean of the passage values of each owner, `(count, ...)`.
 
     Args:
         values: one value or vector per passage, `(passages, ...)`.
@@ -157,7 +157,7 @@ def mean_per_owner(values: Tensor, owner: Tensor, count: int) -> Tensor:
 
 
 def best_per_owner(values: Tensor, owner: Tensor, count: int) -> Tensor:
-    """Return the largest value of each owner, `(count,)`. Of several equal values, only the first gets a gradient.
+    """Return the best passage value of each owner, `(count,)`. Of several equal values, only the first gets a gradient.
 
     Args:
         values: one value per passage, `(passages,)`.

@@ -91,7 +91,7 @@ def pseudo_lists(collection: Collection, *, depth: int = 32, **options: object) 
 
 
 def _title(documents: Texts, place: int) -> tuple[str, str] | None:
-    """Return the title of a document, and the text without the title."""
+    """Return the title of a document as a pseudo query, and the text without the title."""
     assert documents.titles is not None
     title, text = documents.titles[place].strip(), documents.texts[place].strip()
     body = text[len(title) :].strip() if text.startswith(title) else text
@@ -99,7 +99,7 @@ def _title(documents: Texts, place: int) -> tuple[str, str] | None:
 
 
 def _span(text: str, words: tuple[int, int], rng: np.random.Generator) -> tuple[str, str] | None:
-    """Return consecutive words of a text, and the other words."""
+    """Return consecutive words of a text as a pseudo query, and the other words."""
     split = text.split()
     length = int(rng.integers(words[0], words[1] + 1))
     if len(split) < length + words[0]:

@@ -52,7 +52,7 @@ class TextRanker:
         callbacks: Iterable[Callback] = (),
         init_model: "TextRanker | TextModel | None" = None,
     ) -> "Self":
-        """Train the ranker, and return it. With validation lists, the ranker has the weights of the best epoch.
+        """Train the text ranker, and return it. With validation lists, the ranker has the weights of the best epoch.
 
         Args:
             data: training lists: a text data set, for example from `rankgrad.text.candidate_lists`.
@@ -69,7 +69,7 @@ class TextRanker:
         return self
 
     def fitted(self) -> TextModel:
-        """Return the trained model. Before `fit`, return a model with pretrained weights."""
+        """Return the trained text model. Before `fit`, return a model with pretrained weights."""
         if self.model_ is None:
             self.settings.check()
             with torch.random.fork_rng([]):
@@ -81,7 +81,7 @@ class TextRanker:
         return self.model_
 
     def _check_untrained(self, network: Any) -> None:
-        """Raise an error if the network cannot score texts before it is trained."""
+        """Raise an error if the ranker's network cannot score texts before it is trained."""
 
     def predict(self, data: Dataset) -> NDArray[np.float32]:
         """Return one score per document of a text data set, `(documents,)`.
@@ -92,7 +92,7 @@ class TextRanker:
         return self.fitted().score_lists(data)
 
     def rerank(self, collection: Collection, run: Mapping[str, Mapping[str, float]], *, depth: int | None = 100) -> Run:
-        """Return a run with the best documents of a first run, and with the scores of this ranker.
+        """Return a run with the best documents of a first run, and with the scores of this text ranker.
 
         Args:
             collection: documents and queries.
@@ -103,7 +103,7 @@ class TextRanker:
         return to_run(data, self.predict(data))
 
     def score_texts(self, query: str, documents: Sequence[str]) -> NDArray[np.float32]:
-        """Return one score per document for a query, `(documents,)`.
+        """Return one score of the text ranker per document for a query, `(documents,)`.
 
         Args:
             query: text of the query.
@@ -115,7 +115,7 @@ class TextRanker:
         return scores.float().cpu().numpy()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model to a folder: JSON files, and the folder `encoder` in the format of Hugging Face.
+        """Write the text model to a folder: JSON files, and the folder `encoder` in the format of Hugging Face.
 
         Args:
             folder: folder of the model.
@@ -124,7 +124,7 @@ class TextRanker:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "auto") -> "Self":
-        """Read a ranker that was written by `save`, by `fit` or by a command of `rankgrad text`.
+        """Read a text ranker that was written by `save`, by `fit` or by a command of `rankgrad text`.
 
         Args:
             folder: folder of the model.

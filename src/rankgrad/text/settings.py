@@ -57,12 +57,12 @@ class TextSettings:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Return the names of all settings."""
+        """Return the names of all settings of a text ranker."""
         return tuple(field.name for field in fields(cls))
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "TextSettings":
-        """Make settings from a mapping. For an unknown name, the error shows similar names.
+        """Make settings of a text ranker from a mapping. For an unknown name, the error shows similar names.
 
         Args:
             values: settings by name.
@@ -71,13 +71,13 @@ class TextSettings:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as JSON values; an object is described as `own:module.name`."""
+        """Return the settings of a text ranker as JSON values; an object is described as `own:module.name`."""
         values = {name: getattr(self, name) for name in self.names()}
         described = {"encoder": str(self.encoder), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
         return {**values, **described}
 
     def check(self, *, files: bool = True) -> None:
-        """Check the settings, and raise one error that contains all problems.
+        """Check the settings of a text ranker, and raise one error that contains all problems.
 
         Args:
             files: False to accept an encoder folder that does not exist here, such as a folder of another machine.

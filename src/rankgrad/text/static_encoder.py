@@ -26,7 +26,7 @@ class StaticBody(nn.Module):
         self.config = SimpleNamespace(hidden_size=table.shape[1])
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Tensor) -> SimpleNamespace:
-        """Return the vectors of the tokens as `last_hidden_state`, `(n, tokens, width)`.
+        """Return the static vectors of the tokens as `last_hidden_state`, `(n, tokens, width)`.
 
         Args:
             input_ids: token ids, `(n, tokens)`.
@@ -36,7 +36,7 @@ class StaticBody(nn.Module):
 
     @staticmethod
     def load(encoder: str) -> "tuple[Any, StaticBody]":
-        """Return the tokenizer and the embedding table of an encoder.
+        """Return the tokenizer and the embedding table of a static encoder.
 
         Args:
             encoder: folder or name of the encoder, after the prefix `static:`.

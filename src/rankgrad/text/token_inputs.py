@@ -57,7 +57,7 @@ class Tokeniser:
         self.pad = 0 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
     def texts(self, texts: Sequence[str]) -> list[TokenInput]:
-        """Return one input per text. A long text is truncated.
+        """Return the token ids of one input per text. A long text is truncated.
 
         Args:
             texts: texts.
@@ -65,7 +65,7 @@ class Tokeniser:
         return self._inputs(list(texts), None)
 
     def split(self, texts: Sequence[str], longest: int) -> list[list[str]]:
-        """Return the passages of each text: at least one passage, and only one with `passages="first"`.
+        """Return the passages of each text as token inputs: at least one passage, and only one with `passages="first"`.
 
         Args:
             texts: documents.
@@ -90,7 +90,7 @@ class Tokeniser:
         return split
 
     def pairs(self, queries: Sequence[str], documents: Sequence[str]) -> list[list[TokenInput]]:
-        """Return the inputs of each pair of query and document, one input per passage.
+        """Return the token inputs of each pair of query and document, one input per passage.
 
         Args:
             queries, documents: texts of the pairs, in the same order.
@@ -150,7 +150,7 @@ class InputCache(dict[Any, list[TokenInput]]):
     size = 0  # approximate size in bytes
 
     def keep(self, key: Any, inputs: list[TokenInput]) -> None:
-        """Store an entry, if there is space.
+        """Store a token input, if there is space.
 
         Args:
             key: number or numbers of the texts.
@@ -164,7 +164,7 @@ class InputCache(dict[Any, list[TokenInput]]):
 
 
 def chunks_by_length(inputs: Sequence[TokenInput], size: int) -> tuple[list[list[TokenInput]], Tensor]:
-    """Divide inputs into chunks of similar lengths. Return the chunks, and each input's position in the joined chunks.
+    """Divide token inputs into chunks of similar lengths. Return the chunks, and each input's position in the chunks.
 
     Args:
         inputs: inputs of any length.

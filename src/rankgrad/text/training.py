@@ -83,7 +83,7 @@ def train_text(
 
 
 def parameter_groups(network: TextNetwork, loss: nn.Module, settings: TextSettings) -> Groups:
-    """Return the parameter groups of an optimiser: encoder, head and loss. Biases and norms have no weight decay.
+    """Return the parameter groups of a text optimiser: encoder, head and loss. Biases and norms have no weight decay.
 
     Args:
         network: network to train.
@@ -165,7 +165,7 @@ class _TextRun:
             self.log.truncate(self.state.log_bytes)
 
     def go(self) -> TextModel:
-        """Run the remaining epochs, and return the model."""
+        """Run the remaining epochs, and return the text model."""
         state, patience = self.state, self.settings.patience
         while state.epoch < self.settings.epochs and not (patience and state.stale >= patience) and not self.stopped:
             self._epoch()
@@ -221,7 +221,7 @@ class _TextRun:
         self.stopped = any(answers)
 
     def _step(self, batches: list[StepLists], labels: Any) -> None:
-        """Do one step of the optimiser, with the gradient of the mean loss over all lists of the step."""
+        """Do one step of the text ranker's optimiser, with the gradient of the mean loss over all lists of the step."""
         self.optimiser.zero_grad(set_to_none=True)
         count = sum(batch.batch for batch in batches)
         for batch in batches:
@@ -247,7 +247,7 @@ class _TextRun:
         self.optimiser.step()
 
     def _validate(self, row: dict[str, Any]) -> None:
-        """Compute the metric on the validation lists. Store the weights of the best epoch in memory and in a folder."""
+        """Compute the text ranker's validation metric. Store the best epoch's weights in memory and in a folder."""
         state, better = self.state, True
         if self.validation is not None:
             scores = self.model.score_lists(self.validation)

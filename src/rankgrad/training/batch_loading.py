@@ -1,4 +1,4 @@
-"""Load batches as tensors.
+"""Load the training batches of neural rankers as tensors.
 
 A data set is stored in the memory of the device if it is small enough. Otherwise, a thread reads the batches in
 advance.
@@ -24,7 +24,7 @@ _SPARSE = 1 << 26  # largest number of bytes of sparse data in dense form that i
 
 
 class Batch(NamedTuple):
-    """The lists of one batch, on the device."""
+    """The lists of one training batch, on the device."""
 
     features: Tensor  # (documents, f)
     labels: Tensor  # (documents,)
@@ -45,7 +45,7 @@ class DeviceData:
         self.device = device
 
     def batches(self, steps: Sequence[StepLists]) -> Iterator[Batch]:
-        """Yield the batches of these steps, in order."""
+        """Yield the batches of these steps from the data on the device, in order."""
         if not steps:
             return
         # Use one transfer for many batches, because even a small transfer costs a launch.
@@ -60,7 +60,7 @@ class DeviceData:
                 row, place = row + len(step.rows), place + len(step.offsets)
 
     def gather(self, rows: Tensor, offsets: Tensor, width: int) -> Batch:
-        """Return the batch that consists of these rows."""
+        """Return the batch that consists of these rows of the data on the device."""
         weights = None if self.weights is None else self.weights.index_select(0, rows)
         return Batch(self.features.index_select(0, rows), self.labels.index_select(0, rows), offsets, weights, width)
 
@@ -74,7 +74,7 @@ class StreamedData:
         self.data, self.preprocessing, self.weights, self.device = data, preprocessing, weights, device
 
     def batches(self, steps: Sequence[StepLists]) -> Iterator[Batch]:
-        """Yield the batches of these steps, in order. If the reading thread fails, raise its error here."""
+        """Yield the batches of these steps in order. If the thread that reads them fails, raise its error here."""
         ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
         stopped = threading.Event()
 

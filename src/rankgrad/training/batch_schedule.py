@@ -22,7 +22,7 @@ class StepLists:
 
     @property
     def width(self) -> int:
-        """Number of documents in the longest list."""
+        """Number of documents in the longest list of the step."""
         return int(np.diff(self.offsets).max(initial=0))
 
 

@@ -66,8 +66,8 @@ class Checkpoint:
         """Store a hash of the held-out lists. It is an error if the stopped run had other held-out lists."""
         self.held_out = hash_of(np.ascontiguousarray(lists).tobytes())[:16]
         if self._found is not None and self._found[1].get("held") != self.held_out:
-            got = "different lists, chosen by version 0.1: train again in a new folder"
-            bad_value("held-out lists", f"be the same as in the stopped run in {self.path.parent}", got)
+            must = f"be the same as in the stopped run in {self.path.parent} (otherwise, train again in a new folder)"
+            bad_value("held-out lists", must, "different lists, chosen by version 0.1")
 
     def save(
         self,
@@ -117,7 +117,7 @@ class Checkpoint:
     def _complain(self, error: Exception) -> NoReturn:
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"{self.path} must be a checkpoint of this run; got the error {got}: train again in a new folder"
+            f"{self.path} must be a checkpoint of this run (otherwise, train again in a new folder); got: {got}"
         ) from error
 
     def _restore(
@@ -145,7 +145,7 @@ class Checkpoint:
         _set_random({name: value[rank] if world > 1 else value for name, value in parts["random"].items()})
 
     def _gathered(self, value: Tensor) -> Tensor:
-        """Return the values of all processes, `(processes, ...)`. If there is only one process, return `value`."""
+        """Return the values of all processes for a checkpoint, `(processes, ...)`; for one process, return `value`."""
         if self.fabric.world_size == 1:
             return value
         mine = value.to(self.fabric.device)
@@ -166,7 +166,7 @@ class Checkpoint:
 
 
 def _checked_state(state: RunState) -> RunState:
-    """Check the types of all values in a checkpoint, because the file may be damaged."""
+    """Check the types of all values in a checkpoint of a neural run, because the file may be damaged."""
     for name, value in dataclasses.asdict(state).items():
         if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
             continue
@@ -195,7 +195,7 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
 
 
 def data_fingerprint(data: Dataset) -> dict[str, Any]:
-    """Return the sizes and a checksum of a data set.
+    """Return the sizes and a checksum of the data set of a run.
 
     These values show if a run is resumed with a different data set. The checksum includes all offsets and labels, but
     only a sample of the features. For a text data set, the result also contains a hash of the texts.

@@ -58,7 +58,7 @@ class GraphStep:
         self.parameters = [each for each in module.parameters() if each.requires_grad]
 
     def __call__(self, batch: Batch, lists: int) -> Tensor:
-        """Do one step on a batch of `lists` lists. Return one loss per list.
+        """Do one training step on a batch of `lists` lists, if possible with a CUDA graph. Return one loss per list.
 
         These losses are computed before the weights are updated.
         """

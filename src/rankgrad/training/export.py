@@ -347,7 +347,7 @@ def _draw(model: Exportable) -> Draw:
 
 
 def _plausible(steps: Preprocessing, rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return raw features for the check of an exported file.
+    """Return raw features for the check of an exported neural model.
 
     After preprocessing, these features have approximately a normal distribution.
     """

@@ -16,7 +16,7 @@ from rankgrad.training.settings import Settings
 
 
 def fitted_preprocessing(settings: Settings, data: Dataset) -> Preprocessing:
-    """Return the preprocessing of a run, fitted on the training lists.
+    """Return the preprocessing of a neural run, fitted on the training lists.
 
     Args:
         settings: settings of the run.

@@ -47,7 +47,11 @@ def read_linear(ranker: nn.Module, steps: Preprocessing, format: str) -> LinearS
     constant = float(ranker.head.bias.detach())
     mean, inverse = np.zeros_like(weight), np.ones_like(weight)
     if steps.categorical:
-        bad_value("model", f"have no categorical features for the format {format}", f"{len(steps.categorical)}")
+        bad_value(
+            "model",
+            f"have no categorical features for the format {format}",
+            f"{len(steps.categorical)} categorical features",
+        )
     for step in steps.steps:
         if not isinstance(step, Standardise):
             bad_value(
@@ -61,7 +65,9 @@ def read_linear(ranker: nn.Module, steps: Preprocessing, format: str) -> LinearS
     deviation = 1 / np.where(inverse == 0, 1.0, inverse)
     if constant:
         if not weight.any():
-            bad_value("model", f"have a weight that is not 0 for the format {format}", "no such weight")
+            bad_value(
+                "model", f"have at least one weight that is not 0 for the format {format}", "only weights that are 0"
+            )
         scale = np.where(weight == 0, 1.0, weight / deviation)
         moved = mean - constant / scale
         # A score has a rounding error in proportion to this product: a feature with a large mean is a bad choice.

@@ -15,10 +15,10 @@ class Tracker(Protocol):
     """Interface of a log, which receives the numbers of each epoch."""
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """Log one row of the history."""
+        """Log one row of the history of a run."""
 
     def close(self) -> None:
-        """End the log."""
+        """End the log of a run."""
 
 
 class JsonLines:
@@ -28,21 +28,21 @@ class JsonLines:
         self.path = folder / LOG
 
     def truncate(self, length: int) -> None:
-        """Truncate the file to the length in bytes that it had when the checkpoint was written."""
+        """Truncate the log file to the length in bytes that it had when the checkpoint was written."""
         open_to_append(self.path, length).close()
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """Append a row of the history as one line."""
+        """Append a row of the history to the log file as one line."""
         with naming(self.path), open_to_append(self.path) as file:
             file.write((json.dumps(row) + "\n").encode())
 
     @property
     def length(self) -> int:
-        """Length of the file in bytes."""
+        """Length of the log file in bytes."""
         return self.path.stat().st_size if self.path.is_file() else 0
 
     def close(self) -> None:
-        """Do nothing, because no file is open."""
+        """Do nothing, because the log file is not open."""
 
 
 class MetricTracker:
@@ -53,14 +53,14 @@ class MetricTracker:
         try:
             self._log, self._close = getattr(self, f"_{tracker}")(folder, settings)
         except ModuleNotFoundError as error:
-            raise ValueError(f"trackers must be installed; got {tracker!r} and the error {error}") from error
+            raise ValueError(f"the tracker {tracker!r} must be installed; got the error: {error}") from error
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Log the numbers of the row with their names."""
         self._log({name: value for name, value in row.items() if isinstance(value, int | float)}, row["epoch"])
 
     def close(self) -> None:
-        """Write the pending values, and end the log."""
+        """Write the pending values of the tracker, and end the log."""
         self._close()
 
     def _tensorboard(self, folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
@@ -124,7 +124,7 @@ class ProgressBar:
             self._bar.update(self._task, completed=time, description=text)
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Remove the progress bar."""
         if self._bar is not None:
             self._bar.stop()
 

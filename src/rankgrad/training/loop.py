@@ -101,7 +101,7 @@ def _checked(callbacks: Any) -> list[Callback]:
     found = [callbacks] if callable(callbacks) else list(callbacks)
     for callback in found:
         if not callable(callback):
-            bad_type("callbacks", "be functions that take a log row", type(callback).__name__)
+            bad_type("callbacks", "be functions with one argument, a log row", type(callback).__name__)
     return found
 
 
@@ -302,7 +302,7 @@ class _TrainingRun:
                 f"{self.state.epoch + 1}, step {step + 1}, for the queries {queries}; {self._last_good()}"
             )
         if not abs(total) < float("inf"):
-            raise NotFinite(f"the loss must be finite; got {total} in another process: see the error of that process")
+            raise NotFinite(f"the loss must be finite; got {total} in another process, which shows its own error")
         self.state.loss += total
         if self.state.first is None:
             self.state.first = total / max(1, self.state.lists)

@@ -67,11 +67,11 @@ class Model(TrainedModel):
 
     @property
     def device(self) -> torch.device:
-        """Device of the weights."""
+        """Device of the weights of the neural model."""
         return next(self.ranker.parameters()).device
 
     def to(self, device: str | torch.device) -> "Model":
-        """Move the model to a device, and return the model.
+        """Move the neural model to a device, and return the model.
 
         Args:
             device: device of PyTorch.
@@ -80,7 +80,7 @@ class Model(TrainedModel):
         return self
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """Compute one score per document, `(documents,)`.
+        """Compute one score of the neural ranker per document, `(documents,)`.
 
         Args:
             features: raw features `(documents, f)`.
@@ -170,7 +170,7 @@ class Model(TrainedModel):
 
     @property
     def takes_missing(self) -> bool:
-        """True if features may be NaN."""
+        """True if the features for this neural model may be NaN."""
         return self.steps.takes_missing
 
     @property
@@ -211,7 +211,7 @@ class Model(TrainedModel):
         write_config(folder, None, about, self.feature_names, self.categories)
 
     def save_weights(self, folder: Path) -> None:
-        """Write the weights and the metrics, which change during training.
+        """Write the files that change during training: the weights and the metrics.
 
         Args:
             folder: folder of the model.
@@ -247,8 +247,8 @@ class Model(TrainedModel):
         if len({str(run) for run in runs.values() if run}) > 1:
             bad_value(
                 str(folder),
-                f"contain {', '.join(runs)} from the same training run",
-                "files from different runs: train or save the model again",
+                f"contain {', '.join(runs)} from the same training run (otherwise, train or save the model again)",
+                "files from different runs",
             )
         try:
             steps = Preprocessing.from_config(
@@ -282,7 +282,7 @@ def _check_custom(folder: Path, config: Any, model: Any) -> None:
 
 
 def _ranker(config: dict[str, Any], weights: dict[str, Tensor], model: Any) -> nn.Module:
-    """Return a ranker that has these weights. Check all shapes before memory is allocated."""
+    """Return a neural ranker that has these weights. Check all shapes before memory is allocated."""
     numbers = sum(weight.numel() for weight in weights.values())
     _check_sizes(config, len(weights), numbers)
     if model is not None:
@@ -305,7 +305,7 @@ def _check_sizes(config: dict[str, Any], tensors: int, numbers: int) -> None:
         most = tensors if option in ("blocks", "layers") else numbers
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, int | float) and not abs(each) <= max(most, 100):
-                bad_value(option, f"match {WEIGHTS}, which contains {numbers} numbers", each)
+                bad_value(f"the option {option}", f"fit to {WEIGHTS}, which contains {numbers} numbers", each)
 
 
 def _compare(config: dict[str, Any], ranker: nn.Module, weights: dict[str, Tensor]) -> None:

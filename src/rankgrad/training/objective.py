@@ -78,11 +78,11 @@ class FiniteLossCheck:
         self._waiting: list[tuple[int, Tensor]] = []
 
     def add(self, step: int, values: Tensor) -> None:
-        """Store the losses of a step."""
+        """Store the losses of a training step."""
         self._waiting.append((step, values))
 
     def due(self) -> bool:
-        """Return True if it is time to call `take`."""
+        """Return True if it is time to check the stored losses with `take`."""
         return len(self._waiting) >= self.every
 
     def take(self) -> tuple[float, tuple[int, Tensor] | None]:
@@ -107,7 +107,7 @@ def checked_weights(weights: Any, data: Dataset, loss: TextLoss) -> Tensor | Non
     if weights is None:
         return None
     if not loss.takes_weights:
-        bad_value("weights", f"be None for {loss}, which takes no weights", "weights")
+        bad_value("weights", f"be None for {loss}, which takes no weights", "document weights")
     found = torch.as_tensor(np.array(weights, dtype=np.float32))
     if found.shape != (len(data.labels),):
         bad_value("weights", f"have one value per document, shape ({len(data.labels)},)", tuple(found.shape))

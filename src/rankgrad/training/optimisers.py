@@ -143,7 +143,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Move the average one step towards the current weights."""
+        """Move the average of the weights one step towards the current weights."""
         if self.live:
             torch._foreach_lerp_(self.mean, self.live, 1.0 - self.decay)
 

@@ -19,7 +19,7 @@ TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
 class SettingsError(ValueError):
-    """All errors in the settings, one per line."""
+    """All errors in the settings of a neural training run, one per line."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Settings:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Return the names of all settings."""
+        """Return the names of all settings of a neural training run."""
         return tuple(field.name for field in fields(cls))
 
     @classmethod
@@ -93,7 +93,7 @@ class Settings:
         return Preprocessing(steps if self.missing == "error" else (FillMissing(self.missing), *steps))
 
     def check(self) -> None:
-        """Raise one error that contains all problems of the settings."""
+        """Raise one error that contains all problems of the settings of a neural training run."""
         problems = list(dict.fromkeys(error_messages(self._checks())))
         if problems:
             raise SettingsError("\n".join(problems))
@@ -128,7 +128,7 @@ class Settings:
 
 
 def error_messages(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
-    """Call all checks, and yield the messages of their errors."""
+    """Call all checks of settings, and yield the messages of their errors."""
     for check in checks:
         try:
             check()
@@ -154,7 +154,7 @@ def check_number(
     above: float = 0,
     optional: bool = False,
 ) -> None:
-    """Check a setting that is a number.
+    """Check a training setting that is a number.
 
     Args:
         name: name of the setting.

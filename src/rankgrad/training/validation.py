@@ -47,7 +47,7 @@ class Validator:
 
     @torch.inference_mode()
     def sums(self, ranker: nn.Module) -> Tensor:
-        """Return three sums over the lists of this process, `(3,)`.
+        """Return three sums over the validation lists of this process, `(3,)`.
 
         These are the sum of the metric, the number of lists that the metric does not skip, and the number of NaN
         scores.
@@ -67,12 +67,12 @@ class Validator:
         return found
 
     def value(self, sums: Tensor) -> float:
-        """Compute the mean of the metric over the lists from `sums`. The mean is NaN if the metric skips all lists."""
+        """Compute the mean of the validation metric from `sums`. The mean is NaN if the metric skips all lists."""
         total, counted, _ = sums.tolist()
         return total / counted if counted else math.nan
 
     def better(self, value: float, best: float | None) -> bool:
-        """Return True if a value is better than the best value so far."""
+        """Return True if a value of the validation metric is better than the best value so far."""
         if best is None or math.isnan(best):
             return True
         return value > best if self.metric.higher_is_better else value < best

@@ -30,9 +30,9 @@ def warm_start(model: Model, settings: Settings, ranker: nn.Module, loss: nn.Mod
     if new != old:
         differ = [name for name in new.keys() | old.keys() if new.get(name) != old.get(name)]
         shown = [", ".join(f"{name}={each.get(name)}" for name in sorted(differ)) for each in (new, old)]
-        bad_value("init_model", f"have the features and the architecture of the new run, {shown[0]}", shown[1])
+        bad_value("init_model", f"have the features and the architecture of the new run ({shown[0]})", shown[1])
     if (wanted := str(settings.preprocessing())) != str(model.steps):
-        bad_value("preprocess", f"be {str(model.steps)!r}, the preprocessing of init_model", repr(wanted))
+        bad_value("preprocess", f"be {str(model.steps)!r}, as in the model init_model", repr(wanted))
     _copy_weights("init_model", ranker, model.ranker.state_dict())
     if model.learned and model.settings.get("loss") == settings.to_json()["loss"]:
         _copy_weights("init_model", loss, model.learned)

@@ -62,7 +62,7 @@ class TreeSpec(NamedTuple):
         return self.loss.removeprefix(PREFIX) if native else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all settings as JSON values; loss and metric are text."""
+        """Return all settings of boosted trees as JSON values; loss and metric are text."""
         return {**self._asdict(), "loss": loss_text(self.loss), "metric": validation_metric(self.metric)[0]}
 
 
@@ -109,7 +109,7 @@ def boost(
             must = "be functions of one log row, a dict (for early stopping, use the setting patience)"
             bad_type("callbacks", must, f"a callback of {library}")
         if not callable(callback):
-            bad_type("callbacks", "be functions that take a log row", type(callback).__name__)
+            bad_type("callbacks", "be functions with one argument, a log row", type(callback).__name__)
     with ExitStack() as stack:
         if folder is not None:
             stack.enter_context(locked(folder, again=True))
@@ -167,7 +167,7 @@ class _BoostingRun:
         self.log: JsonLines | None = None
 
     def checkpoint(self, folder: Path) -> TreeCheckpoint:
-        """Return the checkpoint of this run.
+        """Return the checkpoint of this run of boosted trees.
 
         Args:
             folder: folder of the run.
@@ -217,7 +217,7 @@ class _BoostingRun:
         return {f"loss.{name}" if name == "tree" else name: value for name, value in known.items()}
 
     def _restore(self, checkpoint: TreeCheckpoint, resume: bool) -> None:
-        """Restore the state at the end of the last complete segment. If the run is new, write the first checkpoint."""
+        """Restore the trees at the end of the last complete segment. If the run is new, write the first checkpoint."""
         if resume and checkpoint.path.exists():
             self.grown, self.history = checkpoint.load(self.objective)
             if self.validator is not None:
@@ -281,7 +281,7 @@ def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:
     options = {name: getattr(spec, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
     made = objective(spec.loss, spec.framework, **options)
     if weights is not None and not made.takes_weights:
-        bad_value("sample_weight", f"be None for {made.loss}, which takes no weights", "weights")
+        bad_value("sample_weight", f"be None for {made.loss}, which takes no weights", "document weights")
     return made
 
 

@@ -30,7 +30,7 @@ class TreeCheckpoint:
         self.path, self.settings, self.facts = folder / LAST, settings, facts
 
     def save(self, grown: GrownTrees, history: list[dict[str, Any]], objective: TreeObjective | None) -> None:
-        """Write the checkpoint at the end of a segment. The file is written atomically.
+        """Write the checkpoint of trees at the end of a segment. The file is written atomically.
 
         Args:
             grown: trees so far, and the scores of these trees.
@@ -44,7 +44,7 @@ class TreeCheckpoint:
         write_tensors(self.path, tensors, {"settings": self.settings, "history": history, **self.facts})
 
     def load(self, objective: TreeObjective | None) -> tuple[GrownTrees, list[dict[str, Any]]]:
-        """Read the state of the stopped run. It is an error if the settings or the data have changed.
+        """Read the state of the stopped run of trees. It is an error if the settings or the data have changed.
 
         Args:
             objective: objective that receives the learned parameters of its loss.
@@ -81,7 +81,7 @@ class TreeCheckpoint:
         return None
 
     def _history(self, rows: Any) -> list[dict[str, Any]]:
-        """Return the rows of the history.
+        """Return the rows of the history in a checkpoint of trees.
 
         First check that the rows contain numbers and form complete segments, because the file may be damaged.
         """
@@ -90,16 +90,18 @@ class TreeCheckpoint:
             if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in keys):
                 raise TypeError(f"wrong row of the history: {row!r}")
         if len(rows) % self.facts["segment"]:
-            raise TypeError(f"{len(rows)} trees, which are not complete segments")
+            raise TypeError(
+                f"{len(rows)} trees, which is not a multiple of {self.facts['segment']}, the trees per segment"
+            )
         return list(rows)
 
     def _scores(self, found: dict[str, Tensor], begun: bool) -> dict[str, NDArray[Any]]:
-        """Check the scores, and return them as arrays. If there are trees, each document must have a score."""
+        """Check and return the scores in a checkpoint. If the checkpoint has trees, each document must have a score."""
         parts = {"train": self.facts["data"], "held": self.facts["validation"]}
         dtype = torch.float64 if self.settings["framework"] == "lightgbm" else torch.float32
         wanted = {name: (dtype, (about["documents"],)) for name, about in parts.items() if begun and about is not None}
         if {name: (values.dtype, tuple(values.shape)) for name, values in found.items()} != wanted:
-            raise TypeError("scores for a different number of documents")
+            raise TypeError("scores of a different shape or precision than those of the run")
         return {name: values.numpy() for name, values in found.items()}
 
     def _check_parts(self, parts: tuple[bytes, ...], history: list[Any]) -> None:
@@ -115,7 +117,7 @@ class TreeCheckpoint:
     def _complain(self, error: Exception) -> NoReturn:
         got = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"{self.path} must be a checkpoint of this run; got the error {got}: train again in a new folder"
+            f"{self.path} must be a checkpoint of this run (otherwise, train again in a new folder); got: {got}"
         ) from error
 
 
@@ -141,7 +143,7 @@ def facts_of(
 
 
 def _learned(objective: TreeObjective | None) -> dict[str, Tensor]:
-    """Return the parameters of the loss, and the state of the optimiser of these parameters."""
+    """Return the parameters of the loss and the state of their optimiser, for a checkpoint of trees."""
     if objective is None:
         return {}
     found = {f"loss.{name}": value for name, value in objective.loss.state_dict().items()}

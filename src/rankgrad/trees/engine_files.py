@@ -47,7 +47,7 @@ def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str
 
 
 def has_missing_branch(forest: Forest) -> bool:
-    """Return True if the scores change if missing values are replaced by 0.
+    """Return True if replacing missing values by 0 changes the scores.
 
     If the model was trained without missing values, return False.
 
@@ -80,7 +80,7 @@ def _check(forest: Forest, format: str) -> None:
         bad_value(
             "model",
             "be trained without missing values for the format ranklib, which reads a missing value as 0",
-            f"{_missing_splits(forest)} splits that send a missing value to another side",
+            f"{_missing_splits(forest)} splits that send a missing value and 0 to different sides",
         )
     if (levels := max(map(_levels, forest.trees), default=0)) > DEPTH:
         bad_value("model", f"have trees with at most {DEPTH} levels for the format {format}", f"{levels} levels")
@@ -103,7 +103,7 @@ def _check_vespa_names(forest: Forest, names: Sequence[str]) -> None:
 
 
 def _at_most(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
-    """Return thresholds t for an engine whose test is `x <= t`."""
+    """Return thresholds t for a search engine whose test is `x <= t`."""
     found = tree.threshold
     if not inclusive:
         return _next(found, -np.inf)
@@ -113,7 +113,7 @@ def _at_most(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
 
 
 def _below(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
-    """Return thresholds t for an engine whose test is `x < t`."""
+    """Return thresholds t for a search engine whose test is `x < t`."""
     if not inclusive:
         return _finite(tree.threshold)
     return _next(_at_most(tree, inclusive), np.inf)
@@ -125,7 +125,7 @@ def _next(thresholds: NDArray[np.float32], side: float) -> NDArray[np.float32]:
 
 
 def _finite(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Replace infinite thresholds by finite numbers, because JSON has no infinity.
+    """Replace infinite thresholds of splits by finite numbers, because JSON has no infinity.
 
     An infinite threshold separates missing values from all numbers.
     """

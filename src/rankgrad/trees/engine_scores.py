@@ -17,7 +17,7 @@ Rows = NDArray[np.float32]
 
 
 class Branch(NamedTuple):
-    """A split of a tree, as an engine reads it.
+    """A split of a tree, as a search engine reads it.
 
     A document goes left if `feature < threshold` or, with `inclusive`, if `feature <= threshold`.
     """
@@ -106,7 +106,7 @@ def _from_lightgbm(node: dict[str, Any]) -> Branch | float:
 
 
 def _evaluate(tree: Branch | float, rows: Rows) -> NDArray[np.float64]:
-    """Return, for each document, the value of its leaf, `(documents,)`."""
+    """Return, for each document, the leaf value of a tree as a search engine computes it, `(documents,)`."""
     values = np.empty(len(rows))
     waiting: list[tuple[Branch | float, NDArray[np.intp]]] = [(tree, np.arange(len(rows)))]
     while waiting:

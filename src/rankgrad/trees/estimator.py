@@ -104,7 +104,7 @@ class TreeRanker(RowRanker):
         self._params = params
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all settings by name, including parameters of the framework.
+        """Return all settings of the estimator of trees by name, including parameters of the framework.
 
         Args:
             deep: no effect, because no setting is an estimator.
@@ -112,7 +112,7 @@ class TreeRanker(RowRanker):
         return {**super().get_params(deep), **self._params}
 
     def set_params(self, **params: Any) -> "TreeRanker":
-        """Change settings, and return the estimator.
+        """Change settings of trees, and return the estimator.
 
         Args:
             params: settings of `TreeRanker`, their aliases, or parameters of the framework, by name.
@@ -187,7 +187,7 @@ class TreeRanker(RowRanker):
             ranker = cls(**settings.pop("params", {}), **settings)
         except TypeError as error:
             raise ValueError(
-                f"settings in {Path(folder) / CONFIG} must be settings of TreeRanker; got the error {error}"
+                f"settings in {Path(folder) / CONFIG} must be settings of TreeRanker; got the error: {error}"
             ) from error
         ranker._take(model)
         ranker._take_kept(Path(folder))
@@ -224,7 +224,7 @@ SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name !=
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert NumPy numbers to Python numbers, because JSON cannot contain NumPy numbers.
+    """Convert NumPy numbers in settings to Python numbers, because JSON cannot contain NumPy numbers.
 
     The settings contain NumPy numbers if a random search chooses them.
     """

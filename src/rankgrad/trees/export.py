@@ -257,7 +257,7 @@ def _zeros(forest: Forest, features: int) -> NDArray[np.float32] | None:
 
 
 def _thresholds(forest: Forest, features: int) -> list[NDArray[np.float32]]:
-    """Return, for each feature, the thresholds of all splits on this feature."""
+    """Return, for each feature, the thresholds of all splits of exported trees on this feature."""
     places = np.concatenate([tree.feature[tree.left != -1] for tree in forest.trees])
     values = np.concatenate([tree.threshold[tree.left != -1] for tree in forest.trees])
     return [values[places == feature] for feature in range(features)]

@@ -41,7 +41,7 @@ def reached_nodes(left: NDArray[np.int64], right: NDArray[np.int64], inner: NDAr
     while len(front):
         np.add.at(reached, front, 1)
         if (reached[front] > 1).any():
-            bad_value("children", "lead to each node once", f"node {front[reached[front] > 1][0]} twice")
+            bad_value("children", "lead to each node at most once", f"node {front[reached[front] > 1][0]} twice")
         front = front[inner[front]]
         front = np.concatenate([left[front], right[front]])
     return reached

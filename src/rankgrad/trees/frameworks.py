@@ -69,7 +69,7 @@ class Framework(ABC):
         self._make(segment)
 
     def start(self, init_model: "TreeModel | None") -> GrownTrees:
-        """Return the trees and scores from which a new run starts.
+        """Return the trees and scores from which a new run of a framework starts.
 
         Args:
             init_model: model to which trees are added, or None.
@@ -94,7 +94,7 @@ class Framework(ABC):
 
     @abstractmethod
     def grow(self, number: int) -> bool:
-        """Add a tree. Return False if no leaf can be split.
+        """Add a tree to the booster. Return False if no leaf can be split.
 
         Args:
             number: number of the tree in the run, from 0.
@@ -102,7 +102,7 @@ class Framework(ABC):
 
     @abstractmethod
     def scores(self) -> NDArray[Any]:
-        """Return the scores of the validation lists, `(documents,)`."""
+        """Return the scores of the trees so far for the validation lists, `(documents,)`."""
 
     @abstractmethod
     def end(self) -> GrownTrees:
@@ -156,7 +156,7 @@ class LightGBM(Framework):
         return np.asarray(booster.predict(rows, raw_score=True), dtype=np.float64) if rows.shape[0] else np.empty(0)
 
     def grow(self, number: int) -> bool:
-        """Add a tree; see `Framework.grow`.
+        """Add a tree of LightGBM; see `Framework.grow`.
 
         Args:
             number: number of the tree.
@@ -164,11 +164,11 @@ class LightGBM(Framework):
         return not self.live.update(fobj=self.task.derivatives)
 
     def scores(self) -> NDArray[Any]:
-        """Return the scores of the validation lists."""
+        """Return LightGBM's scores of the validation lists."""
         return self._scores(self.live.eval_valid)
 
     def end(self) -> GrownTrees:
-        """Return all trees so far.
+        """Return all trees so far from LightGBM.
 
         If the first tree of a segment cannot be split, LightGBM adds a single leaf. The result does not contain this
         leaf, unless there are no earlier trees.
@@ -192,7 +192,7 @@ class LightGBM(Framework):
         return found[0]
 
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """Return the model, truncated to `rounds` trees; see `Framework.booster`.
+        """Return LightGBM's model, truncated to `rounds` trees; see `Framework.booster`.
 
         Args:
             grown: all trees.
@@ -242,7 +242,7 @@ class XGBoost(Framework):
         return np.asarray(booster.predict(self._matrix(data), output_margin=True), dtype=np.float32)
 
     def grow(self, number: int) -> bool:
-        """Add a tree, which may be a single leaf; see `Framework.grow`.
+        """Add a tree of XGBoost, which may be a single leaf; see `Framework.grow`.
 
         Args:
             number: number of the tree.
@@ -251,19 +251,19 @@ class XGBoost(Framework):
         return True
 
     def scores(self) -> NDArray[Any]:
-        """Return the scores of the validation lists."""
+        """Return XGBoost's scores of the validation lists."""
         scores: NDArray[Any] = self.live.predict(self.validation, output_margin=True)
         return scores
 
     def end(self) -> GrownTrees:
-        """Return all trees so far, including this segment."""
+        """Return all trees so far from XGBoost, including this segment."""
         scores = {"train": self.live.predict(self.lists, output_margin=True)}
         if self.validation is not None:
             scores["held"] = self.scores()
         return GrownTrees((*self.grown.parts, bytes(self.live.save_raw("json"))), scores)
 
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """Return the model, truncated to `rounds` trees; see `Framework.booster`.
+        """Return XGBoost's model, truncated to `rounds` trees; see `Framework.booster`.
 
         Args:
             grown: all trees.

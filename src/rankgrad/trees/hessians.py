@@ -50,15 +50,15 @@ class FlatProblem(NamedTuple):
     lengths: NDArray[np.int64]  # (lists,)
 
     def sums(self, values: Array) -> Array:
-        """Return, for each document, the sum of the values in its list, `(documents,)`."""
+        """Return, for second derivatives, the sum of the values in the list of each document, `(documents,)`."""
         return np.repeat(np.add.reduceat(values, self.starts), self.lengths)
 
     def highest(self, values: Array) -> Array:
-        """Return, for each document, the largest value in its list, `(documents,)`."""
+        """Return, for second derivatives, the largest value in the list of each document, `(documents,)`."""
         return np.repeat(np.maximum.reduceat(values, self.starts), self.lengths)
 
     def shares(self) -> Array:
-        """Return the softmax of the scores in each list, `(documents,)`."""
+        """Return, for second derivatives, the softmax of the scores in each list, `(documents,)`."""
         powers = np.exp(self.scores - self.highest(self.scores))
         return powers / self.sums(powers)
 
@@ -73,7 +73,7 @@ class FlatProblem(NamedTuple):
         return means[group]
 
     def relevant(self) -> Array:
-        """Return True for each document whose list has a relevant document, `(documents,)`."""
+        """Return, for second derivatives, True for each document whose list has a relevant document, `(documents,)`."""
         return self.highest(self.labels) > 0
 
 

@@ -113,18 +113,20 @@ def _tree(block: str, place: int, features: int) -> None:
 
 
 def _children(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int) -> None:
-    """Check that each split and leaf is reached exactly once. A child i >= 0 is split i; i < 0 is leaf -1 - i."""
+    """Check that LightGBM reaches each split and leaf exactly once. A child i >= 0 is split i; i < 0 is leaf -1 - i."""
     for name, children in (("left_child", left), ("right_child", right)):
         check_range(name, children, -leaves, leaves - 2)
     # Number the splits first, then the leaves.
     left, right = (np.where(child < 0, leaves - 2 - child, child) for child in (left, right))
     reached = reached_nodes(left, right, np.arange(2 * leaves - 1) < leaves - 1)
     if (reached == 0).any():
-        bad_value("children", "lead to every split and leaf", f"{(reached == 0).sum()} nodes that are not reached")
+        bad_value(
+            "children", "lead to every split and leaf", f"{(reached == 0).sum()} splits or leaves that are not reached"
+        )
 
 
 def _categories(values: dict[str, str], sets: int, used: NDArray[np.float64]) -> None:
-    """Check the sets of categories, which are stored as bits.
+    """Check the sets of categories of a LightGBM tree, which are stored as bits.
 
     The threshold of a categorical split is the number of a set.
     """
@@ -147,7 +149,7 @@ class _Required(dict[str, str]):
 
 
 def _values(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, str]:
-    """Return the values of lines `name=value`, by name. The names must be LightGBM's, in the same order."""
+    """Return the values of lines `name=value` of a LightGBM file. The names must be LightGBM's, in the same order."""
     found, last = _Required(), -1
     for line in lines:
         name, equals, value = line.partition("=")

@@ -55,7 +55,7 @@ class TreeModel(TrainedModel):
         return True
 
     def score(self, features: Any, offsets: Any = None) -> NDArray[np.float32]:
-        """Compute one score per document, `(documents,)`.
+        """Compute one score of the boosted trees per document, `(documents,)`.
 
         Args:
             features: features `(documents, f)`; NaN is a missing value.
@@ -76,7 +76,7 @@ class TreeModel(TrainedModel):
         return np.asarray(scores, dtype=np.float32)
 
     def _rows(self, features: Any) -> Any:
-        """Convert features to float32. If `zero_missing` is True, replace 0 by NaN."""
+        """Convert the features for boosted trees to float32. If `zero_missing` is True, replace 0 by NaN."""
         if is_sparse(features):
             rows = canonical(features).astype(np.float32, copy=False)
         else:
@@ -201,7 +201,7 @@ class TreeModel(TrainedModel):
         content, files = path.read_bytes(), config.get("files", {})
         if not isinstance(files, dict) or files.get(path.name, hash_of(content)) != hash_of(content):
             bad_value(
-                str(path), f"match its hash in {CONFIG}", "different content: restore it from a copy, or train again"
+                str(path), f"match its hash in {CONFIG} (otherwise, restore a copy or train again)", "different content"
             )
         features, settings = config.get("features"), config.get("settings", {})
         if type(features) is not int or features < 1:
@@ -229,4 +229,4 @@ def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
         return package.Booster(model_file=bytearray(checked_xgboost(content, features)))
     except Exception as error:  # the frameworks raise different errors
         got = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path} must be a model of {name}; got the error {got}") from error
+        raise ValueError(f"{path} must be a valid model of {name}; got the error: {got}") from error

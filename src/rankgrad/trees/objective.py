@@ -53,7 +53,7 @@ class TreeObjective:
         return f"{type(self).__name__}({self.loss!s}, hessian={self.hessian!r})"
 
     def derivatives(self, scores: Array, labels: Array, offsets: Array, weights: Array | None = None) -> Any:
-        """Compute the gradient and the diagonal of the Hessian, `(documents,)` each, in the dtype of `scores`.
+        """Compute the gradient and Hessian diagonal of the objective, `(documents,)` each, in the dtype of `scores`.
 
         Args:
             scores: scores `(documents,)`, float32 or float64.
@@ -61,7 +61,7 @@ class TreeObjective:
             offsets: offsets of the lists, `(lists + 1,)`.
         """
         if weights is not None and not self.takes_weights:
-            bad_value("weights", f"be None for {self.loss}, which takes no weights", "weights")
+            bad_value("weights", f"be None for {self.loss}, which takes no weights", "document weights")
         if self.smooth is not None:
             if len(labels) and not (labels.min() >= 0 and labels.max() <= HIGHEST):
                 got = f"labels from {labels.min()} to {labels.max()}"
@@ -107,7 +107,7 @@ class LightGBMObjective(TreeObjective):
     """Objective for `lightgbm.LGBMRanker(objective=...)` and for `lightgbm.train({"objective": ...}, ...)`."""
 
     def __call__(self, y_true: Array, y_pred: Any, weight: Array | None = None, group: Array | None = None) -> Any:
-        """Return the gradient and the diagonal of the Hessian in float32, the precision of LightGBM.
+        """Return the gradient and the diagonal of the Hessian for LightGBM in float32, the precision of LightGBM.
 
         `LGBMRanker` passes all four arguments. `lightgbm.train` passes only the scores and the data set, in this order.
 
@@ -130,7 +130,7 @@ class XGBoostObjective(TreeObjective):
     """Objective for `xgboost.train(..., obj=...)`. The data may have one weight per list or per document."""
 
     def __call__(self, preds: Array, dtrain: Any) -> Any:
-        """Return the gradient and the diagonal of the Hessian in float32."""
+        """Return the gradient and the diagonal of the Hessian for XGBoost in float32."""
         pointers = dtrain.get_uint_info("group_ptr")
         if not len(pointers):
             bad_value("dtrain", "have lists (qid= or group=), because a ranking loss needs lists", "no lists")

@@ -68,7 +68,7 @@ def own_names(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_params(params: dict[str, Any], framework: str) -> None:
-    """Check that all parameters exist in the framework and are not settings of `TreeRanker`.
+    """Check that all parameters exist in LightGBM or XGBoost and are not settings of `TreeRanker`.
 
     This check is necessary because the frameworks ignore unknown parameters.
 

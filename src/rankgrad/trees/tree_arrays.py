@@ -73,7 +73,7 @@ class _CategoryReader:
         self.splits: list[CategorySplit] = []
 
     def add(self, feature: int, inside: NDArray[np.int64], value_inside: float, missing: float) -> int:
-        """Add a split, and return the number of its additional feature.
+        """Add a categorical split, and return the number of its additional feature.
 
         Args:
             feature: categorical feature.
@@ -109,7 +109,7 @@ def _lightgbm_tree(block: str, reader: _CategoryReader) -> Tree:
     leaves = int(lines["num_leaves"])
 
     def splits(name: str) -> NDArray[np.float64]:
-        """Return the values of all splits, then one 0 per leaf."""
+        """Return the values of all splits of a LightGBM tree, then one 0 per leaf."""
         found = np.array(lines[name].split() if leaves > 1 else [], dtype=np.float64)
         return np.concatenate([found, np.zeros(leaves)])
 

@@ -28,7 +28,7 @@ class TreeValidator:
         self.values: list[float] = []
 
     def __call__(self, scores: NDArray[Any]) -> float:
-        """Compute the metric on the validation lists. Store and return the value.
+        """Compute the metric of the trees on the validation lists. Store and return the value.
 
         Args:
             scores: scores of the validation lists, `(documents,)`.
@@ -41,7 +41,7 @@ class TreeValidator:
 
     @property
     def best(self) -> int:
-        """Best number of trees; 0 before the first tree."""
+        """Best number of boosted trees; 0 before the first tree."""
         if not self.values:
             return 0
         return 1 + int(np.argmax(self.values) if self.metric.higher_is_better else np.argmin(self.values))

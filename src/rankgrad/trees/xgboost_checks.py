@@ -142,7 +142,7 @@ def _tree(given: Any, place: int, features: int) -> None:
 
 
 def _categories(tree: dict[str, Any], nodes: int, kinds: NDArray[np.int64]) -> None:
-    """Check the sets of categories of a tree. Set i consists of `categories_sizes[i]` numbers in `categories`."""
+    """Check the sets of categories of an XGBoost tree. Set i has `categories_sizes[i]` numbers in `categories`."""
     of_nodes = _wholes("categories_nodes", tree["categories_nodes"])
     sizes = _wholes("categories_sizes", tree["categories_sizes"], len(of_nodes))
     starts = _wholes("categories_segments", tree["categories_segments"], len(of_nodes))

@@ -43,7 +43,7 @@ def index(
         ),
     ] = 0.75,
     stopwords: Annotated[
-        str, typer.Option(help="Language code, or none (default: en).", show_default=False, rich_help_panel=PANEL)
+        str, typer.Option(help="Language code, or 'none' (default: en).", show_default=False, rich_help_panel=PANEL)
     ] = "en",
     stemmer: Annotated[
         str, typer.Option(help="plural or none (default: plural).", show_default=False, rich_help_panel=PANEL)

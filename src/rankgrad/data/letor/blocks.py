@@ -40,7 +40,7 @@ class BlockCounts:
 
 @dataclass(frozen=True)
 class ParseTarget:
-    """Arrays for the parser: it writes the documents of a file or of a block to these arrays."""
+    """Arrays to which the LETOR parser writes the documents of a file or of a block."""
 
     features: NDArray[np.float32]  # (documents, f)
     labels: NDArray[np.float32]  # (documents,)
@@ -55,7 +55,7 @@ class ParseTarget:
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that cannot be parsed."""
+    """A line of LETOR text that cannot be parsed."""
 
     line: int
     wrong: str
@@ -64,7 +64,7 @@ class BadLine:
 
 @dataclass(frozen=True)
 class ParsedBlock:
-    """Result of the second pass for a block: runs of documents with the same query, and counts."""
+    """Result of the second pass for a block of LETOR lines: runs of documents with the same query, and counts."""
 
     rows: NDArray[np.int64]  # (runs,), first row of each run
     lines: NDArray[np.int64]  # (runs,), number of the line in the file that contains the first row of each run
@@ -80,7 +80,7 @@ class ParsedBlock:
 
 
 def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
-    """Count a block in the first pass. Feature ids above `limit` are ignored; they are an error in the second pass."""
+    """Count a block of LETOR lines. Feature ids above `limit` are ignored; the second pass raises an error for them."""
     from rankgrad.data.letor import parser
 
     tally = np.zeros(parser.COUNTS, dtype=np.int64)
@@ -90,7 +90,7 @@ def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
 
 
 def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBlock:
-    """Parse a block into `target` in the second pass; row 0 of `target` is row `first_row` of the data set."""
+    """Parse a block of LETOR lines into `target`; row 0 of `target` is row `first_row` of the data set."""
     from rankgrad.data.letor import parser
 
     text = np.frombuffer(block.text, dtype=np.uint8)
@@ -128,7 +128,7 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
 
 
 def _convert_slow(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
-    """Convert the numbers that the parser stored in `slow`.
+    """Convert the numbers that the LETOR parser stored in `slow`.
 
     Return the number of values that `fill` replaced, and the position of the first bad line.
     """

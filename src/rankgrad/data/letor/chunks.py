@@ -68,7 +68,7 @@ def parsed_blocks(
     *,
     sparse: bool = False,
 ) -> Iterator[ChunkRows]:
-    """Parse a file in a few threads, and yield its blocks that contain documents; the first bad line is an error.
+    """Parse a LETOR file in a few threads, and yield the blocks that contain documents; the first bad line is an error.
 
     With `sparse`, the features are matrices in the CSR format. The parser first writes dense rows; to limit their
     memory, blocks are then smaller.

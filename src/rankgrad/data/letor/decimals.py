@@ -18,7 +18,7 @@ EXACT_POWERS: NDArray[np.float64] = np.array([float(10**power) for power in rang
 
 
 def powers_of_five() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the upper and lower 64 bits of `5**q`, scaled to 128 bits, for q from `LOWEST` to `HIGHEST`.
+    """Return, for decimals, upper and lower 64 bits of `5**q`, scaled to 128 bits, for q from `LOWEST` to `HIGHEST`.
 
     The proof in the paper requires this rounding: if a power has at most 64 bits, its reciprocal is rounded up; all
     other values are rounded down.

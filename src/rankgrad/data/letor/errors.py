@@ -27,7 +27,7 @@ class LetorError(ValueError):
 
 @dataclass(frozen=True)
 class ParserLimits:
-    """Limits on the text that the parser accepts."""
+    """Limits on the LETOR text that the parser accepts."""
 
     width: int  # largest feature id
     stated: bool  # True if the caller set the width with the option `features`

@@ -47,7 +47,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 @_inner
 def _product(a, b):
-    """Return the upper and the lower 64 bits of the product of two 64-bit numbers."""
+    """Return the upper and the lower 64 bits of the product of two 64-bit numbers, to parse a decimal of LETOR text."""
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
     middle = a1 * b0 + (a0 * b0 >> half)
@@ -57,7 +57,7 @@ def _product(a, b):
 
 @_inner
 def _nearest_double(mantissa, exponent):
-    """Return the correctly rounded `mantissa * 10**exponent`, and True if 128 bits were enough for the rounding."""
+    """Round a parsed decimal, `mantissa * 10**exponent`; return the double, and True if 128 bits were enough."""
     shift = np.uint64(0)
     for step in (32, 16, 8, 4, 2, 1):
         if mantissa >> np.uint64(64 - step) == np.uint64(0):
@@ -96,7 +96,7 @@ def _word(text, at, word):
 
 @_inner
 def _digits(text, at, value):
-    """Append the digits at position `at` to `value`, modulo 2**64. Return the value and the end of the digits."""
+    """Append the digits at `at` in LETOR text to `value`, modulo 2**64. Return the value and the end of the digits."""
     digit = np.uint64(text[at]) - np.uint64(_ZERO)
     while digit <= np.uint64(9):
         value = value * np.uint64(10) + digit
@@ -168,7 +168,7 @@ def _blank(c):
 
 @_inner
 def _skip(text, at):
-    """Return the position after the blanks at position `at`; -1 if a carriage return is not at the end of the line."""
+    """Return the position after the blanks at `at` in LETOR text; -1 if a carriage return is inside the line."""
     while _blank(text[at]):
         if text[at] == _RETURN and text[at + 1] != _NEWLINE:
             return -1
@@ -183,7 +183,7 @@ def _ends_token(c):
 
 @_inner
 def _character(text, at, stop):
-    """Return the UTF-8 character at position `at` and the next position; -1 and `at + 1` if this is not UTF-8."""
+    """Return the UTF-8 character at `at` in LETOR text and the next position; -1 and `at + 1` if this is not UTF-8."""
     first = np.int64(text[at])
     if first < 0x80:
         return first, at + 1
@@ -203,7 +203,7 @@ def _character(text, at, stop):
 
 @_inner
 def _docid(text, at):
-    """Return start and stop of the document id in a comment, the end of the line, and True for a valid comment."""
+    """Return start and stop of the document id in a LETOR comment, the end of the line, True for a valid comment."""
     at += 1
     start = at
     while _blank(text[start]):
@@ -276,7 +276,7 @@ def count_lines(text, docids, tally):
 
 @_inner
 def _qid_kind(text, start, stop):
-    """Return 0 for a query id that is an integer (`12`), 1 for other text (`012`), -1 for an invalid query id."""
+    """Return 0 for a LETOR query id that is an integer (`12`), 1 for other text (`012`), -1 for an invalid id."""
     if not 0 < stop - start <= LONGEST_ID:
         return -1
     first = start + (text[start] == _MINUS)

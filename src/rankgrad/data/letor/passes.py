@@ -56,7 +56,7 @@ class ReadOptions:
 
 
 def fill_value(missing: float | str) -> float | None:
-    """Return the number that replaces missing values, or None if they are an error."""
+    """Return the number that replaces missing values in LETOR files, or None if missing values are an error."""
     if missing == "error":
         return None
     if missing == "nan":
@@ -125,7 +125,7 @@ def read_files(
 
 
 def in_memory(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return an array of zeros for the second pass; an array that does not fit in memory is an error."""
+    """Return an array of zeros for the data of LETOR files; an array that does not fit in memory is an error."""
     check_memory(name, shape, dtype, "or give a folder as cache")
     return np.zeros(shape, dtype)
 
@@ -141,7 +141,7 @@ class _Reading:
         self.row = self.missing = self.replaced = 0
 
     def count(self, path: Path, on_read: Callable[[bytes], None]) -> list[BlockCounts]:
-        """Count each block of a file, in the first pass."""
+        """Count each block of a LETOR file, in the first pass."""
         count = partial(count_block, limit=self.limits.width, docids=self.options.docids)
         counted = list(in_order(self.pool, count, blocks(path, on_read)))
         if not counted:
@@ -151,7 +151,7 @@ class _Reading:
     def parse(
         self, path: Path, on_read: Callable[[bytes], None], counted: list[BlockCounts], target: ParseTarget
     ) -> None:
-        """Parse a file into `target`, in the second pass; the first bad line is an error."""
+        """Parse a LETOR file into `target`, in the second pass; the first bad line is an error."""
 
         def parse(job: tuple[Block, int, int]) -> tuple[Block, ParsedBlock]:
             block, start, stop = job
@@ -180,7 +180,7 @@ class _Reading:
             raise LetorError(path, lines, "blank lines and comments only", "at least one document")
 
     def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
-        """Divide the rows of the files into lists; return the arrays, and the number of moved runs of documents."""
+        """Divide the rows of LETOR files into lists; return the arrays, and the number of moved runs of documents."""
         starts, qids = self.runs.joined()
         lengths, moved, rows = np.diff(starts, append=self.row), 0, None
         if self.options.regroup:
@@ -223,7 +223,7 @@ class LineShape:
         self._fewest, self._most = min(self._fewest, parsed.fewest), max(self._most, parsed.most)
 
     def truncated(self, path: Path, block: Block, parsed: ParsedBlock, counted: BlockCounts) -> BadLine | None:
-        """Return the error if a last line without a newline is truncated; if this is uncertain, only warn."""
+        """Return an error if a LETOR file's last line is truncated (no newline); if this is uncertain, only warn."""
         if (
             not block.unterminated
             or parsed.bad_line
@@ -249,7 +249,7 @@ class LineShape:
 
 
 def _widest(files: list[Path], counts: list[list[BlockCounts]], widest: int) -> tuple[Path, int | None]:
-    """Return the file and the first line with the largest feature id; the file is read again up to this line."""
+    """Return the LETOR file and the first line with the largest feature id; the file is read again up to this line."""
     for path, counted in zip(files, counts, strict=True):
         for here, block in zip(counted, blocks(path, lambda piece: None), strict=False):
             if here.widest == widest:
@@ -289,7 +289,7 @@ class _Meter:
 
 
 def in_order(pool: Executor, work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
-    """Call `work` with each block in the threads of `pool`; yield the results in order. Few blocks are in memory."""
+    """Call `work` with each LETOR block in threads of `pool`; yield the results in order. Few blocks are in memory."""
     waiting: deque[Future[_Out]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))

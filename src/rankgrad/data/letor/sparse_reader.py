@@ -66,7 +66,7 @@ def read_sparse(
 
 
 class _AnyOrder(QueryRuns):
-    """Query runs in any order: a query may occur again without an error."""
+    """Query runs of LETOR text in any order: a query may occur again without an error."""
 
     def check(self) -> None:
         return

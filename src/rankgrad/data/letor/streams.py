@@ -27,7 +27,7 @@ _FOREIGN = {
 
 @dataclass(frozen=True)
 class Block:
-    """Complete lines of a file, each with a newline at its end."""
+    """Complete lines of a LETOR file, each with a newline at its end."""
 
     text: bytes
     line: int  # number of the first line in the file, from 1
@@ -35,7 +35,7 @@ class Block:
 
 
 def split_block(block: Block, lines: int) -> Iterator[Block]:
-    """Divide a block into parts of at most `lines` lines; each part has at least one line."""
+    """Divide a block of LETOR text into parts of at most `lines` lines; each part has at least one line."""
     kept, number = block.text.splitlines(keepends=True), max(1, lines)
     for start in range(0, len(kept), number):
         yield replace(block, text=b"".join(kept[start : start + number]), line=block.line + start)
@@ -54,7 +54,7 @@ def check_file(path: Path) -> None:
 
 
 def blocks(path: Path, on_read: Callable[[bytes], None]) -> Iterator[Block]:
-    """Yield the lines of a file in blocks of about `BLOCK` bytes; gzip and xz are detected by the file's first bytes.
+    """Yield the lines of a LETOR file in blocks of about `BLOCK` bytes; compressed files are detected.
 
     `on_read` is called with every piece of the file, before decompression.
     """
@@ -91,7 +91,7 @@ def blocks(path: Path, on_read: Callable[[bytes], None]) -> Iterator[Block]:
 
 
 def _decompressed(file: BinaryIO, path: Path, on_read: Callable[[bytes], None]) -> Iterator[bytes]:
-    """Yield the bytes of a file after decompression, without a byte order mark."""
+    """Yield the bytes of a LETOR file after decompression, without a byte order mark."""
     start = file.read(6)
     for mark, what in _FOREIGN.items():
         if start.startswith(mark):
@@ -123,7 +123,7 @@ def _raw(file: BinaryIO, on_read: Callable[[bytes], None], size: int) -> Iterato
 
 
 def _inflate(pieces: Iterator[bytes], new: Callable[[], Any], kind: str) -> Iterator[bytes]:
-    """Decompress one or more consecutive streams. Yield pieces of at most `_PIECE` bytes for any compression ratio."""
+    """Decompress the streams of a LETOR file. Yield pieces of at most `_PIECE` bytes for any compression ratio."""
     engine = None
     for waiting in pieces:
         while waiting or not getattr(engine, "needs_input", True):

@@ -38,7 +38,7 @@ class FillMissing(PreprocessingStep):
 
     @property
     def added(self) -> int:
-        """Number of indicator columns."""
+        """Number of columns that indicate missing values."""
         return 0 if self.indicated is None else len(self.indicated)
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "FillMissing":

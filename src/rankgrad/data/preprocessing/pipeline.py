@@ -93,7 +93,7 @@ class Preprocessing:
         return ",".join(map(_text, self.steps)) or "none"
 
     def fit(self, dataset: Dataset) -> "Preprocessing":
-        """Return a copy that is fitted on training data; each step is fitted on the output of the previous steps.
+        """Fit the preprocessing on training data, and return a copy. The input of each step is the previous output.
 
         Args:
             dataset: training lists.
@@ -108,16 +108,16 @@ class Preprocessing:
 
     @property
     def added(self) -> int:
-        """Number of columns that the fitted steps add: the indicators of missing values."""
+        """Number of columns that the fitted preprocessing steps add: the indicators of missing values."""
         return sum(step.added for step in self.steps if isinstance(step, FillMissing))
 
     @property
     def takes_missing(self) -> bool:
-        """True if features may be NaN."""
+        """True if features may be NaN before the preprocessing."""
         return any(isinstance(step, FillMissing) for step in self.steps)
 
     def sources(self, features: int) -> NDArray[np.int64]:
-        """Return the input column of each output column.
+        """Return the input column of each output column of the preprocessing.
 
         Args:
             features: number of input columns.
@@ -183,7 +183,7 @@ class Preprocessing:
         return Preprocessing(tuple(steps), tuple((column, count) for column, count in categorical))
 
     def _numbers(self, x: Array) -> Array:
-        """Return the columns that are not categorical."""
+        """Return the columns that are not categorical, for the preprocessing steps."""
         if not self.categorical:
             return x
         kept = np.delete(np.arange(x.shape[-1]), [column for column, _ in self.categorical])
@@ -208,7 +208,7 @@ class Preprocessing:
         return torch.where(known, codes + 1, torch.zeros_like(codes))
 
     def _complete(self, x: Array, offsets: Array | None, mask: Array | None) -> Array:
-        """Return the features after all steps, then the indicators of missing values, then the category numbers."""
+        """Join the preprocessed features, then the indicators of missing values, then the category numbers."""
         numbers = self._numbers(x)
         parts = [self._apply(numbers, offsets, mask)]
         parts += [step.indicators(numbers) for step in self.steps if isinstance(step, FillMissing) and step.added]

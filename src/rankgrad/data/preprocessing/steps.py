@@ -21,7 +21,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_tensor(x: Any) -> bool:
-    """Return True if `x` is a PyTorch tensor; PyTorch is not imported, because this needs much memory."""
+    """Return True if a step gets a PyTorch tensor `x`; PyTorch is not imported, because this needs much memory."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
@@ -34,11 +34,11 @@ class PreprocessingStep:
     fitted: ClassVar[tuple[str, ...]] = ()
 
     def fit(self, blocks: Iterable[NDArray[np.float32]]) -> "PreprocessingStep":
-        """Return a copy that is fitted on the training data. `blocks` yields parts of this data, `(rows, f)`."""
+        """Return a copy of the step, fitted on training data. `blocks` yields parts of this data, `(rows, f)`."""
         return self
 
     def transform(self, x: Array, offsets: Array | None = None, mask: Array | None = None) -> Array:
-        """Return the features `x (..., f)` after this step. A step that depends on lists needs `offsets` or `mask`."""
+        """Apply this preprocessing step to the features `x (..., f)`. A step for lists needs `offsets` or `mask`."""
         raise NotImplementedError
 
     def _array(self, name: str, like: Array) -> Array:
@@ -201,7 +201,7 @@ KINDS: dict[str, type[PreprocessingStep]] = {
 
 
 def _owners(offsets: Array, x: Array) -> tuple[Array, Array]:
-    """Return, for each row, the index of its list, `(rows,)`, and the lengths of the lists, `(lists, 1)`."""
+    """Return the list index of each row, `(rows,)`, and the list lengths, `(lists, 1)`, for a preprocessing step."""
     if is_tensor(x):
         import torch
 

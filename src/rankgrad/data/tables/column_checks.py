@@ -63,7 +63,7 @@ def choose_columns(
 def _categories(
     table: TableFile, columns: Sequence[str], known: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the categories of each categorical column.
+    """Return the categories of each categorical column of a table.
 
     If `known` does not contain a column, its categories are its distinct values. One pass over the table finds them.
     """
@@ -82,7 +82,7 @@ def as_dictionary(column: Any) -> Any:
 
 
 def _check_numbers(table: TableFile, columns: Sequence[str]) -> None:
-    """Raise an error if most values of a text column are numbers. Then the other values are probably mistakes.
+    """Raise an error if most values of a table's text column are numbers. The other values are probably mistakes.
 
     Only columns of text files are checked.
     """

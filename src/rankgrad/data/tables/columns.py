@@ -52,7 +52,7 @@ class Columns:
                 object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
 
     def __bool__(self) -> bool:
-        """Return True if the user named at least one column."""
+        """Return True if the user named at least one column of the table."""
         return self != ANY
 
 
@@ -73,7 +73,7 @@ class ChosenColumns:
 
     @property
     def keys(self) -> list[str]:
-        """Names of all columns that are not features."""
+        """Names of all columns of the table that are not features."""
         return list(dict.fromkeys(filter(None, (self.label, self.qid, self.docid, self.weight))))
 
 
@@ -134,7 +134,7 @@ def choose(
 
 
 def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool) -> str | None:
-    """Return the column for `role`: the column `given`; if `given` is None, a column with a usual name."""
+    """Return the table column for `role`: the column `given`; if `given` is None, a column with a usual name."""
     names = list(columns)
     if given is not None:
         if given not in names:
@@ -151,7 +151,7 @@ def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool
 
 
 def _matching(role: str, patterns: Sequence[str], columns: Iterable[str]) -> list[str]:
-    """Return the columns that match names or patterns, sorted by pattern and then by position in the table."""
+    """Return the table columns that match names or patterns, sorted by pattern and then by position in the table."""
     found: dict[str, None] = {}
     names = list(columns)
     for pattern in patterns:

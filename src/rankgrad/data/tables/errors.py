@@ -21,6 +21,6 @@ FILL_ADVICE = "(or set missing= to a number that replaces such values, or to 'na
 
 
 def some(names: Sequence[Any]) -> str:
-    """Return the first five names as text, followed by the number of the other names."""
+    """Return the first five (column) names as text for an error, followed by the number of the other names."""
     shown = ", ".join(map(repr, names[:5]))
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -115,14 +115,14 @@ class TableFile(ABC):
 
     @property
     def bytes(self) -> int:
-        """Number of bytes of all files."""
+        """Number of bytes of all files of the table."""
         return sum(path.stat().st_size for path in self.files)
 
     def batches(self, columns: Sequence[str], threads: bool = True) -> Iterator[Any]:
         """Yield record batches with the columns `columns`; all rows are in the order of the table.
 
         Args:
-            columns: names of columns, in the order for the batches.
+            columns: names of the columns of each batch, in this order.
             threads: True to read with several threads.
         """
         import pyarrow as pa
@@ -313,7 +313,7 @@ class _TextFile(TableFile):
     def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any: ...
 
     def _explain(self, error: Exception, columns: list[str]) -> Exception:
-        """Return the error with its row. To find the row, the file is read again with one thread."""
+        """Return the error in a table file with its row. To find the row, the file is read again with one thread."""
         import pyarrow as pa
 
         try:
@@ -382,7 +382,7 @@ class JsonFile(_TextFile):
 
 
 def batch_rows(columns: int) -> int:
-    """Return the number of rows per batch; more columns mean fewer rows, so each batch needs little memory."""
+    """Return the number of table rows per batch; more columns mean fewer rows, so each batch needs little memory."""
     return max(_FEWEST, min(_MOST, _BATCH // (8 * max(columns, 1))))
 
 

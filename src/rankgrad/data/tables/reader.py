@@ -190,7 +190,7 @@ def stream_table(
 
 
 def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the first row and the query id of each run of equal query ids in a column.
+    """Return the first row and the query id of each run of equal query ids in a column of a table.
 
     If each id is the usual text of an integer (`12`, not `012`), the ids are integers; otherwise, they are
     text.
@@ -290,7 +290,7 @@ def _read(
 
 
 class _FeatureBlocks:
-    """Blocks of features in the order of the rows."""
+    """Blocks of features of a table, in the order of the rows."""
 
     def __init__(self, table: TableFile, chosen: ChosenColumns, fill: float | None) -> None:
         self._table, self._chosen, self._fill = table, chosen, fill
@@ -298,7 +298,7 @@ class _FeatureBlocks:
         self._replaced = 0
 
     def add(self, batch: Any, row: int) -> NDArray[np.float32]:
-        """Add the features of a batch, and return these features. Errors need `row`, the first row of the batch."""
+        """Add the features of a table batch, and return them. Errors need `row`, the first row of the batch."""
         matrix = np.empty((batch.num_rows, len(self._chosen.features)), np.float32)
         bad, first = _write_batch(self._table, batch.select(self._chosen.features), matrix, 0, None, self._fill)
         if self._fill is None and bad.any():
@@ -310,7 +310,7 @@ class _FeatureBlocks:
         return matrix
 
     def move(self, matrix: NDArray[np.float32], place: NDArray[np.int64] | None) -> int:
-        """Move all blocks to a matrix; return the number of values that `fill` replaced.
+        """Move all blocks of a table to a matrix; return the number of values that `fill` replaced.
 
         The memory of each block is freed as soon as the block is moved.
         """
@@ -333,7 +333,7 @@ def _write_features(
     documents: int,
     progress: Callable[[int, int], object] | None,
 ) -> int:
-    """Write the features of all rows to a matrix; return the number of values that `fill` replaced."""
+    """Write the features of all table rows to a matrix; return the number of values that `fill` replaced."""
     replaced: list[int] = []
     bad: list[tuple[int, int, Any]] = []  # row, column and value of the first missing value in each column of a block
     cells = 0
@@ -368,7 +368,7 @@ def _write_batch(
     place: NDArray[np.int64] | None,
     fill: float | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Write a batch to rows of a matrix. For each column, return the number of missing values and their first row.
+    """Write a table batch to rows of a matrix. For each column, return the number and the first row of missing values.
 
     A missing or unknown category is written as NaN, and is not counted as a missing value.
     """
@@ -426,7 +426,7 @@ def _missing(table: TableFile, chosen: ChosenColumns, found: tuple[int, int, Any
 
 
 def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.float32]:
-    """Return labels or weights as float32; each value must be finite and at least 0."""
+    """Convert the label or weight column of a table to float32; each value must be finite and at least 0."""
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type):

@@ -27,7 +27,7 @@ _FOLDER = folder_of("transpose", [Path(__file__)])
 
 @intrinsic
 def _pointer(context, address):
-    """Return the pointer with this address."""
+    """Return the pointer to the values of a table column at this address."""
 
     def generate(codegen, builder, signature, arguments):
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
@@ -37,7 +37,7 @@ def _pointer(context, address):
 
 @numba.njit(nogil=True, inline="always")
 def _write_column(column, start, stop, j, place, first, out, fill, bad, row):
-    """Write rows of one column as float32. Replace and count values that are not finite."""
+    """Write rows of one table column as float32. Replace and count values that are not finite."""
     finite = True
     if len(place):
         for i in range(start, stop):
@@ -61,7 +61,7 @@ def _write_column(column, start, stop, j, place, first, out, fill, bad, row):
 
 @numba.njit(nogil=True, error_model="numpy")
 def _write_rows(addresses, kinds, count, place, first, out, fill, bad, row):
-    """Write `count` values of each column to the rows of `out`.
+    """Write `count` values of each table column to the rows of `out`.
 
     For each column, `bad` counts the values that are not finite, and `row` stores the first row with such a value.
     """

@@ -29,7 +29,7 @@ class RecipeData:
 
     @property
     def label(self) -> str:
-        """Name of this data set of a recipe in tables."""
+        """Name that tables show for this data set of a recipe."""
         return data_label(self.name, self.binary)
 
     @property

@@ -186,8 +186,8 @@ def by_column(rows: Rows) -> dict[str, Any]:
 def _name(rows: Rows) -> None:
     """Set the name of each point in the chart of cost: `name` is to the right of the point, `name_left` to the left.
 
-    Names are to the left near the right edge. A name that would overlap a name or a point becomes empty; tooltips show
-    all names.
+    If a point is near the right edge of the chart, its name is on the left of the point. A name that would overlap
+    another name or a point becomes empty; tooltips show all names.
     """
     x, y = np.log([max(row["seconds"], 1e-9) for row in rows]), np.array([row["value"] for row in rows])
     across, down = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (x, y))

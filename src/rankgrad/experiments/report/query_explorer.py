@@ -193,13 +193,13 @@ def _first(scores: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _texts(collection: Any, query: str, ids: Any, top: NDArray[np.uint16]) -> dict[str, Any] | None:
-    """Return the beginnings of the texts of a query and of its documents in `top`; None if there are no texts.
+    """Return the beginning of the text of a query, and of each document in `top`; None if there are no texts.
 
     Args:
         collection: the `texts` of a data set.
         query: id of the query.
         ids: ids of the documents of the list.
-        top: numbers of the first documents of each system in the list.
+        top: for each system, the positions (in the list) of the documents that it ranks first.
     """
     if collection is None or ids is None:
         return None

@@ -14,7 +14,7 @@ def reliability_chart(measured: Mapping[str, Sequence[Reliability]]) -> Any:
     """Draw one plot per event, such as `label > 0`. On the diagonal, both values of a bin are equal.
 
     Args:
-        measured: results by name of the probabilities, such as `calibrated`; each name has one result per event.
+        measured: dictionary. A key names probabilities, such as `calibrated`; its value has one result per event.
     """
     import altair as alt
 

@@ -131,9 +131,9 @@ def reduced(
 
     The derivatives with respect to the scores have the shape of the scores. If the params are tensors, one tensor
     `(documents + P,)` contains the derivatives with respect to scores, then the derivatives with respect to params.
-    With reduction `"none"`, return one value per list, the slopes and, if the params are tensors, the extras of the
-    operator, `(L, P)`. With reduction None, return the four outputs of the operator. `built` is the C++ module or None;
-    with reduction None it must be None.
+    With the reduction `"none"`, return two outputs: one value per list, and the slopes. If the params are tensors, also
+    return the extras of the operator, `(L, P)`. Without a reduction (None), return the four outputs of the operator.
+    `built` is the C++ module, or None; without a reduction, it must be None.
     """
     dtype, device = scores.dtype, scores.device
     tensors = [

@@ -53,7 +53,7 @@ class OutOfFold:
         self.values = np.stack([self.measure(column) for column in scores.T])  # (candidates, lists), higher is better
 
     def measure(self, scores: Values) -> Values:
-        """Return the metric of each list, `(lists,)`; the sign is changed if lower values are better.
+        """Return the metric of an ensemble on each list, `(lists,)`; the sign is changed if lower values are better.
 
         Args:
             scores: scores, `(documents,)`.
@@ -63,7 +63,7 @@ class OutOfFold:
         return self.sign * np.asarray(found, dtype=np.float64)
 
     def take(self, lists: NDArray[np.int64]) -> "OutOfFold":
-        """Return the same candidates on some of the lists.
+        """Return the out-of-fold scores of the same candidates for some of the lists.
 
         Args:
             lists: indices of lists.
@@ -104,7 +104,7 @@ def choose(found: OutOfFold, seed: int) -> Choice:
 
 
 def best_single(found: OutOfFold) -> Values:
-    """Return the weight 1 for the best candidate, and 0 for the other candidates.
+    """Return ensemble weights: 1 for the best candidate, and 0 for the other candidates.
 
     Args:
         found: scores of the candidates.
@@ -113,7 +113,7 @@ def best_single(found: OutOfFold) -> Values:
 
 
 def even_blend(found: OutOfFold) -> Values:
-    """Return equal weights for the families, and equal weights for the good candidates within each family.
+    """Return ensemble weights: equal for the families, and equal for the good candidates within each family.
 
     A candidate is good if it is not clearly worse than the best candidate. The others have the weight 0.
 
@@ -128,7 +128,7 @@ def even_blend(found: OutOfFold) -> Values:
 
 
 def greedy(found: OutOfFold) -> Values:
-    """Return weights from greedy selection with replacement.
+    """Return ensemble weights from greedy selection of candidates with replacement.
 
     Each step adds the candidate with which the sum of the scores has the best metric. A candidate can be added several
     times. The weight of a candidate is the share of the steps that added it, up to the step with the best metric.
@@ -169,7 +169,7 @@ def not_clearly_worse(values: Values) -> NDArray[np.bool_]:
 
 
 def paired(first: Values, second: Values) -> tuple[float, float]:
-    """Return the mean difference of two sets of values per list, and the limit above which a difference is clear.
+    """Return the mean difference of two candidates over lists, and the limit above which a difference is clear.
 
     Args:
         first, second: values of the same lists, `(lists,)`; NaN for lists that are left out.
@@ -185,7 +185,7 @@ def paired(first: Values, second: Values) -> tuple[float, float]:
 
 
 def mean(values: Any) -> float:
-    """Return the mean of the values that are not NaN; 0 if all values are NaN.
+    """Return the mean metric of a candidate over lists, without NaN values; 0 if all values are NaN.
 
     Args:
         values: metric per list, `(lists,)`.

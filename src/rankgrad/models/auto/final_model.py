@@ -29,14 +29,14 @@ from rankgrad.models.registry import kind_or_default
 
 @dataclass(frozen=True)
 class FinalSettings:
-    """Form of the returned model. The default is an ensemble without a latency limit."""
+    """Form of the final model of an automatic search. The default is an ensemble without a latency limit."""
 
     single: bool = False  # True for one model that is trained on all lists
     max_latency: float | None = None  # latency limit: seconds per 100 documents on one core; None for no limit
     distil: str | None = None  # model of a student, `mlp` or `lightgbm`; None for no student
 
     def check(self) -> None:
-        """Raise an error if the settings contradict each other."""
+        """Raise an error if the settings of the final model contradict each other."""
         given = [name for name in ("single", "max_latency", "distil") if getattr(self, name)]
         if len(given) > 1:
             bad_value("single, max_latency and distil", "not be given together", " and ".join(given))
@@ -49,7 +49,7 @@ class FinalSettings:
 
 @dataclass
 class AutoResult:
-    """Result of a search."""
+    """Result of an automatic search."""
 
     model: TrainedModel
     metric: str
@@ -67,7 +67,7 @@ class AutoResult:
     compared: dict[str, TrainedModel] = field(default_factory=dict)  # models with which a student is compared
 
     def summary(self) -> list[str]:
-        """Return sentences about the model, the check of the ensemble, and its latency."""
+        """Return sentences about the final model, the check of the ensemble, and its latency."""
         lines = []
         if self.nested:
             checked = ", ".join(f"{name} {value:.4f}" for name, value in self.nested.items())
@@ -81,7 +81,7 @@ class AutoResult:
         return [*lines, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts except the models, as JSON values."""
+        """Return all facts about the result of an automatic search except the models, as JSON values."""
         left_out = ("model", "compared")
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
 
@@ -138,7 +138,7 @@ class _Made(NamedTuple):
     value: float | None
 
     def model(self, search: AutoSearch) -> TrainedModel:
-        """Return one model: the only model of the form, or a blend of several models."""
+        """Return the final model: the only model of the form, or a blend of several models."""
         weights = np.array([member["weight"] for member in self.members])
         model = self.models[0] if len(self.models) == 1 else BlendModel(self.models, weights)
         model.feature_names = search.data.feature_names
@@ -149,14 +149,14 @@ class _Made(NamedTuple):
 
 
 def _no_candidate(search: AutoSearch) -> NoReturn:
-    """Raise an error that explains why no candidate was trained."""
+    """Raise an error that explains why the automatic search has trained no candidate."""
     failed = next((entry.error for entry in search.entries.values() if entry.error), None)
     if failed is not None:
-        bad_value("the search", "finish at least one training", f"none: {failed}")
+        bad_value("the search", "finish at least one training", f"no finished training; the first error is: {failed}")
     if search.entries and all(entry.note for entry in search.entries.values()):
         got = f"{search.settings.memory / 1e9:.3g} GB: {next(iter(search.entries.values())).note}"  # type: ignore[operator]
         bad_value("memory", "be enough for at least one candidate", got)
-    bad_value("the search", "finish at least one training", "none: give more time")
+    bad_value("the search", "finish at least one training", "no finished training (allow more time)")
 
 
 _Members = tuple[list[TrainedModel], list[dict[str, Any]]]

@@ -21,7 +21,7 @@ _FACTS, _SCORES, _MODEL = "fit.json", "scores.npy", "model"
 
 @dataclass(frozen=True)
 class Fit:
-    """One training: a candidate, and the held-out fold."""
+    """One training of an automatic search: a candidate, and the held-out fold."""
 
     candidate: str  # name of the candidate
     fold: int  # number of the held-out fold, from 0
@@ -35,12 +35,12 @@ class Fit:
 
     @property
     def name(self) -> str:
-        """Unique name, such as `c001-0`."""
+        """Unique name of the fit, such as `c001-0`."""
         return f"{self.candidate}-{self.fold}"
 
     @property
     def key(self) -> str:
-        """Hash of everything on which the result depends: settings, fold, lists and labels."""
+        """Hash of everything on which the result of the fit depends: settings, fold, lists and labels."""
         labels = "" if self.labels is None else Path(self.labels).read_bytes().hex()
         content = json.dumps([self.settings, self.fold, self.lists.folds, self.lists.seed, self.lists.key, labels])
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
@@ -123,8 +123,8 @@ def read_result(fit: Fit) -> FitResult | None:
     try:
         found = FitResult(**read_json(path))
     except TypeError as error:
-        how = "delete this file to run the fit again"
-        raise ValueError(f"{path} must describe a fit ({how}); got the error {error}") from error
+        how = "delete this file to repeat the training"
+        raise ValueError(f"{path} must be the result of a finished training ({how}); got the error {error}") from error
     return found if found.key == fit.key else None
 
 

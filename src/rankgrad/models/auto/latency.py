@@ -35,7 +35,7 @@ def measure_latency(model: TrainedModel, data: Dataset) -> float:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limit PyTorch and libraries with OpenMP to one thread."""
+    """Limit PyTorch and libraries with OpenMP to one thread during the measurement of a latency."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     before = torch.get_num_threads()

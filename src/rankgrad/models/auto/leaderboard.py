@@ -9,7 +9,7 @@ from rankgrad.models.auto.search import AutoSearch, Entry
 
 
 def progress_line(search: AutoSearch, entry: Entry) -> str:
-    """Return one line about a candidate after a training.
+    """Return the line about a candidate that the search prints after each training.
 
     Args:
         search: the search.

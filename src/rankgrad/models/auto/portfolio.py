@@ -42,29 +42,29 @@ PORTFOLIO: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings of a ranker that the search tries."""
+    """Settings of a ranker that the automatic search tries."""
 
     number: int  # position in the order of the search, from 1
     settings: dict[str, Any]  # settings of the ranker, without seed and metric
 
     @property
     def name(self) -> str:
-        """Short name, such as `c001`; names of folders begin with it."""
+        """Short name of the candidate, such as `c001`; names of folders begin with it."""
         return f"c{self.number:03d}"
 
     @property
     def family(self) -> str:
-        """Family of the ranker, trees or networks. The even blend gives the same weight to each family."""
+        """Family of the candidate, trees or networks. The even blend gives the same weight to each family."""
         return "trees" if kind_or_default(self.settings["model"]).unit == "tree" else "networks"
 
     @property
     def model(self) -> str:
-        """Name of the model without its options, such as `mlp`."""
+        """Name of the model of the candidate without its options, such as `mlp`."""
         return spell("model", str(self.settings["model"])).name
 
     @property
     def loss(self) -> str:
-        """Spec of the loss."""
+        """Spec of the loss of the candidate."""
         return str(self.settings["loss"])
 
 

@@ -73,12 +73,16 @@ def _record(settings: SearchSettings, key: str, spent: float) -> dict[str, Any]:
 
 
 def _check_empty(folder: Path) -> None:
-    """Check that a folder is new, empty, or the folder of a search."""
+    """Check that a folder is new, empty, or the folder of an automatic search."""
     if folder.exists() and not folder.is_dir():
-        bad_value("out", "be a folder", f"{folder}, which is a file")
+        bad_value("out", "be a folder", f"the file {folder}")
     others = [path.name for path in folder.iterdir() if path.name != LOCK] if folder.is_dir() else []
     if others and SEARCH not in others:
-        bad_value("out", "be a new folder, or the folder of a search", f"{folder}, which contains {min(others)}")
+        bad_value(
+            "out",
+            "be a new folder, or the folder of a search",
+            f"the folder {folder}, which contains {min(others)} and no search",
+        )
 
 
 def _resume(folder: Path, settings: SearchSettings, key: str) -> float:
@@ -90,9 +94,9 @@ def _resume(folder: Path, settings: SearchSettings, key: str) -> float:
     then = read_json(path)
     if then.get("lists") != key:
         must = "be a new folder, or the folder of a search with the same lists"
-        bad_value("out", must, f"{folder}, a search with other lists")
+        bad_value("out", must, f"{folder}, the folder of a search with other lists")
     for name in _SAME:
         if (was := then["settings"].get(name)) != (now := getattr(settings, name)):
-            must = f"be a new folder, or the folder of a search with {name} {now}"
-            bad_value("out", must, f"{folder}, a search with {name} {was}")
+            must = f"be a new folder, or the folder of a search with {name}={now}"
+            bad_value("out", must, f"{folder}, the folder of a search with {name}={was}")
     return float(then["spent"]) if settings.seconds is not None else 0.0

@@ -22,7 +22,7 @@ from rankgrad.models.protocol import TrainedModel
 
 @dataclass(frozen=True)
 class SavedSearch:
-    """A finished search."""
+    """A finished automatic search, which is read from its folder."""
 
     folder: Path
     settings: dict[str, Any]  # settings of the search
@@ -47,7 +47,7 @@ class SavedSearch:
         return cls(folder, search["settings"], search["lists"], read_json(path))
 
     def bag(self, candidate: str) -> TrainedModel:
-        """Return one model that averages the standardised scores of the fold models of a candidate.
+        """Return the bag of a candidate of the saved search: the average of the standardised scores of its fold models.
 
         Args:
             candidate: name of a candidate that has a model for each fold.

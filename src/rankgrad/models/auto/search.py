@@ -41,7 +41,7 @@ _RESERVE, _AT_LEAST, _AT_MOST = 0.04, 1.0, 60.0  # share and limits (seconds) of
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Settings of a search. Exactly one of `seconds` and `trials` is set."""
+    """Settings of an automatic search. Exactly one of `seconds` and `trials` is set."""
 
     seconds: float | None = None  # duration of the search, including the choice of the ensemble
     trials: int | None = None  # number of candidates; with this setting, the result does not depend on the time
@@ -53,7 +53,7 @@ class SearchSettings:
     missing: str | None = None  # setting `missing` of networks; None: "mean" if the lists have NaN, otherwise "error"
 
     def check(self) -> None:
-        """Raise an error if a setting is wrong."""
+        """Raise an error if a setting of the search is wrong."""
         if (self.seconds is None) == (self.trials is None):
             bad_value("exactly one of minutes and trials", "be given", "neither" if self.seconds is None else "both")
         if self.seconds is not None:
@@ -86,7 +86,7 @@ class Entry:
 
 
 class AutoSearch:
-    """The state of a search.
+    """The state of an automatic search.
 
     Args:
         settings: settings of the search.
@@ -111,18 +111,18 @@ class AutoSearch:
 
     @property
     def higher_is_better(self) -> bool:
-        """True if higher values of the metric are better."""
+        """True if higher values of the metric of the search are better."""
         return bool(self._metric.higher_is_better)
 
     @property
     def deadline(self) -> float | None:
-        """Time at which the trainings end; the rest of the time is for the ensemble."""
+        """Time at which the trainings of the search end; the rest of the time is for the ensemble."""
         if self.settings.seconds is None:
             return None
         return self.begun + self.settings.seconds - reserve(self.settings.seconds)
 
     def left(self) -> float:
-        """Return the seconds until the trainings end."""
+        """Return the seconds until the trainings of the search end."""
         return float("inf") if self.deadline is None else self.deadline - time.time()
 
     def run(self) -> Iterator[Entry]:
@@ -290,7 +290,7 @@ class AutoSearch:
         return entry.values[self.numbers == 0]
 
     def _usual_seconds(self) -> float:
-        """Return the mean duration of a training so far."""
+        """Return the mean duration of the trainings of the search so far."""
         spent = [fit.seconds for entry in self.entries.values() for fit in entry.fits.values()]
         return float(np.mean(spent)) if spent else 0.0
 

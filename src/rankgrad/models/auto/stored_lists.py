@@ -53,14 +53,14 @@ class StoredLists:
         return cls(str(folder), folds, seed, content_hash(data))
 
     def remove(self) -> None:
-        """Remove the files of the lists, and the folder if it is then empty."""
+        """Remove the files of the stored lists, and the folder if it is then empty."""
         for name in (*(f"{name}.npy" for name in _ARRAYS), _ABOUT):
             (Path(self.folder) / name).unlink(missing_ok=True)
         with suppress(OSError):  # the folder has other files
             Path(self.folder).rmdir()
 
     def read(self) -> Dataset:
-        """Return the lists; large arrays are mapped from their files."""
+        """Return the stored lists; large arrays are mapped from their files."""
         return _read(self)
 
     def split(self, fold: int, labels: NDArray[np.float32] | None = None) -> tuple[Dataset, Dataset]:
@@ -76,7 +76,7 @@ class StoredLists:
         return taught.take(~mine), data.take(mine)
 
     def numbers(self) -> NDArray[np.int64]:
-        """Return the fold of each list, `(lists,)`, from 0."""
+        """Return the fold of each stored list, `(lists,)`, from 0."""
         return _numbers(self)
 
 
@@ -101,7 +101,7 @@ def _numbers(stored: StoredLists) -> NDArray[np.int64]:
 
 
 def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
-    """Return the fold of each list, `(lists,)`, from 0.
+    """Return the fold of each list of a search, `(lists,)`, from 0.
 
     The folds depend on the seed and on the query ids, but not on the order of the lists. Lists with the same query id
     are in the same fold, for example if the training part and the validation part contain the same query. A query is
@@ -142,13 +142,13 @@ def check_folds(data: Dataset, folds: int) -> int:
         bad_value("features", "be dense for an automatic search", "a sparse matrix")
     useful = len(np.unique(data.qids[lists_with_different_labels(data)]))
     if useful < 2:
-        got = f"{useful} such quer{'y' if useful == 1 else 'ies'} in {len(data)} lists"
+        got = f"{useful} such quer{'y' if useful == 1 else 'ies'} (the data has {len(data)} lists)"
         bad_value("data", "contain at least 2 queries with a list whose labels differ", got)
     return min(folds, useful)
 
 
 def has_missing(data: Dataset) -> bool:
-    """Return True if a feature that is not categorical has a missing value (NaN)."""
+    """Return True if the lists of a search have a missing value (NaN) in a feature that is not categorical."""
     if is_sparse(data.features):
         return bool(np.isnan(data.features.data).any())
     columns = [column for column in range(data.features.shape[1]) if column not in (data.categories or {})]
@@ -157,7 +157,7 @@ def has_missing(data: Dataset) -> bool:
 
 
 def joined(first: Dataset, second: Dataset | None) -> Dataset:
-    """Return the lists of two data sets as one data set.
+    """Return the training and validation lists for a search as one data set.
 
     Args:
         first: lists.
@@ -168,7 +168,9 @@ def joined(first: Dataset, second: Dataset | None) -> Dataset:
         return first
     second = recode(second.select_features(first.feature_names), first.categories)
     if first.features.shape[1] != second.features.shape[1]:
-        bad_value("validation", f"have {first.features.shape[1]} features", second.features.shape[1])
+        bad_value(
+            "the validation lists", f"have {first.features.shape[1]} features", f"{second.features.shape[1]} features"
+        )
     weighted = first.weights is not None or second.weights is not None
     return Dataset(
         features=stack_rows([first.features, second.features]),
@@ -183,7 +185,7 @@ def joined(first: Dataset, second: Dataset | None) -> Dataset:
 
 
 def _distinct(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Return the query ids of both data sets; if the ids have different types, they become text."""
+    """Return the query ids of two data sets to join; if the ids have different types, they become text."""
     if first.dtype.kind != second.dtype.kind:
         first, second = first.astype(str), second.astype(str)
     return np.concatenate([first, second])
@@ -194,7 +196,7 @@ def _weights(data: Dataset) -> NDArray[np.float32]:
 
 
 def content_hash(data: Dataset) -> str:
-    """Return a hash of features, labels, lists and weights.
+    """Return a hash of the lists of a search: features, labels, lists and weights.
 
     Args:
         data: labelled lists.

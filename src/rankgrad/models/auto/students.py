@@ -52,11 +52,12 @@ def teach(search: "AutoSearch", teacher: NDArray[np.float64], name: str) -> Trai
     new = [fit for fit in fits if (done := read_result(fit)) is None or done.error is not None]
     for result in search.runner([Task(fit.name, run_fit, (fit,)) for fit in new]):
         if result.error is not None:
-            raise RuntimeError(f"training of the student failed:\n{result.error}")
+            raise RuntimeError(f"a training of the student must succeed; got the error\n{result.error}")
     results = [read_result(fit) for fit in fits]
     for each in results:
         if each is None or each.error is not None:
-            raise RuntimeError(f"training of the student failed: {None if each is None else each.error}")
+            got = "no result" if each is None else f"the error {each.error}"
+            raise RuntimeError(f"a training of the student must succeed; got {got}")
     length = kind.for_length(max(1, int(np.median([each.kept for each in results if each is not None]))))
     return kind.fit({**settings, **length}, replace(search.data, labels=labels), progress=False)
 

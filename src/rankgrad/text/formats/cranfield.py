@@ -18,7 +18,7 @@ _BEST = 4  # label of a complete answer
 
 
 def documents(path: Path, files: TextFiles) -> Iterator[Record]:
-    """Yield the documents of a file in this format. Authors and source are not part of the text.
+    """Yield the documents of the Cranfield collection. Authors and source are not part of the text.
 
     Args:
         path: the file.
@@ -56,7 +56,7 @@ def documents(path: Path, files: TextFiles) -> Iterator[Record]:
 
 
 def queries(path: Path, files: TextFiles) -> Iterator[Record]:
-    """Yield the queries. The id of a query is its position from 1, because the qrels use positions, not ids of `.I`.
+    """Yield the queries of Cranfield. The id of a query is its position from 1, as in the qrels, not the id of `.I`.
 
     Args:
         path: the file.
@@ -67,7 +67,7 @@ def queries(path: Path, files: TextFiles) -> Iterator[Record]:
 
 
 def qrels(path: Path, files: TextFiles, similar: str = "exclude") -> tuple[Qrels, dict[str, frozenset[str]]]:
-    """Return the labels and the excluded documents. The label is 5 - code, from 4 (complete answer) to 1.
+    """Return Cranfield's labels and excluded documents. The label is 5 - code, from 4 (complete answer) to 1.
 
     Args:
         path: file with lines of `query document code`.

@@ -13,7 +13,7 @@ _FIELDS = {"title": ("title", "query", "text"), "description": ("description",),
 
 
 def find(name: str) -> Any:
-    """Return the data set with this name. `ir_datasets` downloads the data set on first use.
+    """Return the data set of `ir_datasets` with this name. The package downloads the data set on first use.
 
     Args:
         name: name of the data set, such as `"beir/scifact/test"`.
@@ -32,7 +32,7 @@ def find(name: str) -> Any:
 
 
 def documents(dataset: Any) -> Iterator[Record]:
-    """Yield the documents. The text is the field `text`, `body`, `contents` or `abstract`, else `default_text()`."""
+    """Yield the documents from `ir_datasets`. Text: `text`, `body`, `contents` or `abstract`, else `default_text()`."""
     for document in dataset.docs_iter():
         texts = (getattr(document, name, None) for name in _TEXTS)
         text = next((text for text in texts if isinstance(text, str)), None)
@@ -44,7 +44,7 @@ def documents(dataset: Any) -> Iterator[Record]:
 
 
 def queries(dataset: Any, fields: tuple[str, ...]) -> Iterator[Record]:
-    """Yield the queries. If a query has no title, its title is `default_text()`. Other missing fields are an error.
+    """Yield the queries from `ir_datasets`. A missing title is `default_text()`; other missing fields are an error.
 
     Args:
         dataset: the data set.
@@ -65,7 +65,7 @@ def queries(dataset: Any, fields: tuple[str, ...]) -> Iterator[Record]:
 
 
 def qrels(dataset: Any) -> Qrels:
-    """Return the labels. If a pair has several labels, for example for subtopics, the highest label is used.
+    """Return the labels from `ir_datasets`. If a pair has several labels (such as subtopics), the highest is used.
 
     Args:
         dataset: the data set.

@@ -18,7 +18,7 @@ _IGNORED = (".md", ".dtd", ".readme")
 
 @dataclass(frozen=True)
 class CollectionFiles:
-    """Files of a collection."""
+    """Files of a collection in a folder."""
 
     documents: Sequence[Path]
     queries: Path | None = None
@@ -28,7 +28,7 @@ class CollectionFiles:
 
 
 def kind_of(path: Path, files: TextFiles) -> str | None:
-    """Return the format of a file: `table`, `cranfield`, or for TREC `documents` or `topics`; None if unknown."""
+    """Return a collection file's format: `table`, `cranfield`, or for TREC `documents` or `topics`; None if unknown."""
     if tables.format_of(path):
         return "table"
     start = files.start(path).lower()

@@ -17,7 +17,7 @@ _LABEL = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")
 
 
 def read(path: Path, files: TextFiles, given: Mapping[str, str] | None = None) -> Qrels:
-    """Return the labels of a file: qrels of TREC, lines of `query document label`, or a table with a header.
+    """Return the labels of a qrels file: qrels of TREC, lines of `query document label`, or a table with a header.
 
     Args:
         path: the file.
@@ -77,7 +77,7 @@ def _hint(unknown: str, texts: Texts) -> str:
 
 
 def _lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[Row]:
-    """Yield query, document and label of each line. The first line may be a header with column names."""
+    """Yield query, document and label of each qrels line. The first line may be a header with column names."""
     places: list[int] = []
     split: Callable[[str], list[str]] = str.split
     width = 0
@@ -96,12 +96,14 @@ def _lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[Row]:
                 bad_file(path, number, f"{width} columns", f"{_FORM}, or a header")
             places = [0, 1, 2] if width == 3 else [0, 2, 3]
         if len(fields) != width:
-            bad_file(path, number, f"{len(fields)} columns", f"{width}, as in the first line (is the file cut here?)")
+            bad_file(
+                path, number, f"{len(fields)} columns", f"{width}, as in the first line (is the file truncated here?)"
+            )
         yield number, [fields[place] for place in places]
 
 
 def _separator(path: Path, line: str) -> Callable[[str], list[str]]:
-    """Return the function that splits a line: at commas in CSV, at tabs if the first line has tabs, or at spaces."""
+    """Return the function that splits a qrels line: at commas in CSV, at tabs if line 1 has tabs, or at spaces."""
     if format_of(path) == "csv":
         return lambda line: next(csv.reader([line]))
     return (lambda line: line.split("\t")) if line.count("\t") >= 2 else str.split

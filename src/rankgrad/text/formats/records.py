@@ -9,7 +9,7 @@ from rankgrad.text.formats.text_files import bad_file
 
 
 class Record(NamedTuple):
-    """A document or a query, and its position in a file."""
+    """A document or a query of a collection, and its position in a file."""
 
     id: str
     text: str
@@ -60,7 +60,7 @@ def gather(records: Iterable[Record], kind: str, notes: list[str]) -> Texts:
 
 
 def such_as(found: Sequence[object]) -> str:
-    """Return the number of things and the first thing as text: `3, such as 'd1'`.
+    """Return the number of ids and the first id as text, for a note about records: `3, such as 'd1'`.
 
     Args:
         found: the things, at least one.

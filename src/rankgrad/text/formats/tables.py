@@ -37,7 +37,7 @@ Row = tuple[int, list[Any]]  # line or row number, and the values of the columns
 
 
 def format_of(path: Path) -> str | None:
-    """Return the format of a table from the ending of its name (without `.gz`); None if the file is not a table."""
+    """Return the format of a text table from the ending of its name (without `.gz`); None if the file is no table."""
     return ENDINGS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
 
 
@@ -50,7 +50,7 @@ def check_columns(columns: Mapping[str, Mapping[str, str]] | None) -> None:
 
 
 class TextColumns:
-    """The rule that chooses the columns of one kind of table.
+    """The rule that chooses the columns of a table of documents, queries or labels.
 
     Args:
         kind: `"documents"`, `"queries"` or `"qrels"`.
@@ -62,7 +62,7 @@ class TextColumns:
         self.known = {part: (self.given[part],) if part in self.given else names for part, names in KNOWN[kind].items()}
 
     def find(self, header: Sequence[str]) -> list[str | None]:
-        """Return the column name of each part, such as id and text; None for a missing column. Case is ignored."""
+        """Return the table column of each part, such as id and text; None for a missing column. Case is ignored."""
         lower = {name.strip().lower(): name for name in reversed(header)}
         return [
             next((lower[name.lower()] for name in names if name.lower() in lower), None)
@@ -80,7 +80,7 @@ class TextColumns:
 
 
 def records(path: Path, files: TextFiles, kind: str, given: Mapping[str, str] | None = None) -> Iterator[Record]:
-    """Yield the documents or the queries of a table.
+    """Yield the documents or the queries of a table as records.
 
     Args:
         path: the file, or a folder with Parquet files.
@@ -95,7 +95,7 @@ def records(path: Path, files: TextFiles, kind: str, given: Mapping[str, str] | 
 
 
 def rows(path: Path, files: TextFiles, columns: TextColumns, format: str | None = None) -> Iterator[Row]:
-    """Yield the values of the chosen columns of each row.
+    """Yield the values of the chosen columns of each row of a text table.
 
     Args:
         path: the file, or a folder with Parquet files.
@@ -112,7 +112,7 @@ def rows(path: Path, files: TextFiles, columns: TextColumns, format: str | None 
 
 
 def as_text(value: Any, part: str, path: Path, line: int) -> str:
-    """Return a value as text: an integer as its digits, and a missing value as an empty text."""
+    """Return a table value as text: an integer as its digits, and a missing value as an empty text."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -130,7 +130,7 @@ def _json_lines(path: Path, files: TextFiles, columns: TextColumns) -> Iterator[
         try:
             row = json.loads(line, parse_float=str)  # an id such as 1.10 keeps its digits
         except (ValueError, RecursionError) as error:
-            bad_file(path, number, f"not JSON ({error})", "one JSON object per line (is the file cut here?)")
+            bad_file(path, number, f"not JSON ({error})", "one JSON object per line (is the file truncated here?)")
         if not isinstance(row, dict):
             bad_file(path, number, f"a JSON {type(row).__name__}", "one JSON object per line")
         if (names := tuple(row)) not in chosen:
@@ -172,7 +172,9 @@ def _delimited(path: Path, files: TextFiles, columns: TextColumns, delimiter: st
         try:
             for row in table:
                 if row and len(row) != len(header):
-                    bad_file(path, line, f"{len(row)} columns", f"{len(header)}, as in the header (is the file cut?)")
+                    bad_file(
+                        path, line, f"{len(row)} columns", f"{len(header)}, as in the header (is the file truncated?)"
+                    )
                 if row:
                     yield line, [None if place is None else row[place] for place in places]
                 line = start + 1 + table.line_num

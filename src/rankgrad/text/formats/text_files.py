@@ -23,7 +23,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def bad_file(path: Path, line: int | None, found: str, expected: str) -> NoReturn:
-    """Raise a `ValueError` about a file: `docs.jsonl:7: no id; expected ...`."""
+    """Raise a `ValueError` about a text file: `docs.jsonl:7: no id; expected ...`."""
     raise ValueError(f"{path}{'' if line is None else f':{line}'}: {found}; expected {expected}")
 
 
@@ -45,7 +45,7 @@ class TextFiles:
         self._undecoded: dict[Path, tuple[int, int]] = {}  # number of characters, line of the first
 
     def lines(self, path: Path) -> Iterator[tuple[int, str]]:
-        """Yield number and text of each line. The text includes the line end."""
+        """Yield number and text of each line of a text file. The text includes the line end."""
         number = 0
         with self._open(path) as file:
             try:
@@ -55,11 +55,11 @@ class TextFiles:
                 bad_file(path, number + 1, f"the gzip data ends early or is damaged ({error})", "a complete file")
 
     def text(self, path: Path) -> str:
-        """Return the complete text of a file."""
+        """Return the complete text of a text file, plain or gzip."""
         return "".join(line for _, line in self.lines(path))
 
     def start(self, path: Path) -> str:
-        """Return the first characters of a file, without white space at the start, to recognise the format."""
+        """Return the first characters of a text file, without white space at the start, to recognise the format."""
         with self._open(path) as file:
             try:
                 return file.read(_START).decode(self.encoding, "replace").lstrip("\ufeff \t\r\n\f")
@@ -79,7 +79,7 @@ class TextFiles:
         self._undecoded[path] = before + count, first
 
     def all_notes(self) -> list[str]:
-        """Return the notes, including a note about characters that cannot be decoded."""
+        """Return the notes about the text files, including a note about characters that cannot be decoded."""
         if not self._undecoded:
             return self.notes
         path, (_, line) = next(iter(self._undecoded.items()))

@@ -30,7 +30,7 @@ _FIELDS = {
 
 
 def plain(text: str) -> str:
-    """Return text without tags, with characters instead of entities, and with single spaces.
+    """Return TREC text without tags, with characters instead of entities, and with single spaces.
 
     Example:
         >>> plain("<P>Profit &amp; loss,\\n if p < 0.5</P>")
@@ -46,7 +46,7 @@ def plain(text: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Return text without `<!-- ... -->`. A comment without an end remains. The time is linear in the length."""
+    """Return TREC text without `<!-- ... -->`. A comment without an end remains. The time is linear in the length."""
     kept, place = [], 0
     while (start := text.find("<!--", place)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
         kept += [text[place:start], " "]
@@ -55,7 +55,7 @@ def _without_comments(text: str) -> str:
 
 
 def documents(path: Path, files: TextFiles) -> Iterator[Record]:
-    """Yield the documents of a file.
+    """Yield the documents of a file in TREC's format.
 
     The title is in `<TITLE>`, `<HEAD>`, `<HEADLINE>`, `<HL>`, `<TI>` or `<TTL>`. The text is in `<TEXT>`, `<LP>` and
     `<LEADPARA>`; in a document without these tags, the text is everything except id and title.
@@ -121,7 +121,7 @@ def _document(source: str, path: Path, line: int) -> Record:
 
 
 def topics(path: Path, files: TextFiles, fields: str = "title") -> Iterator[Record]:
-    """Yield queries from the topics of a file, such as `<top><num> Number: 301 <title> ... <desc> Description: ...`.
+    """Yield queries from TREC's topics of a file, such as `<top><num> Number: 301 <title> ... <desc> Description: ...`.
 
     Args:
         path: the file.
@@ -139,7 +139,7 @@ def topics(path: Path, files: TextFiles, fields: str = "title") -> Iterator[Reco
 
 
 def topic_fields(fields: str) -> tuple[str, ...]:
-    """Return the names of the topic fields that form the text of the query."""
+    """Return the names of the TREC topic fields that form the text of the query."""
     wanted = tuple(fields.split("+")) if isinstance(fields, str) else ()
     if not wanted or not all(name in _FIELDS for name in wanted):
         bad_value("topic", f"be {', '.join(map(repr, _FIELDS))} or several of them, joined by +", repr(fields))
