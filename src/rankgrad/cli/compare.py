@@ -31,7 +31,9 @@ def compare(
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[str | None, typer.Option(help="train, validation or test (default: test if it exists).")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, validation or test (default: test if it exists, or validation).")
+    ] = None,
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = DEFAULT,
     queries: Annotated[
         int, typer.Option(min=0, metavar="<int>", help="Number of queries to show, largest difference first.")

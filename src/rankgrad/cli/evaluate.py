@@ -20,7 +20,9 @@ def evaluate(
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[str | None, typer.Option(help="train, validation or test (default: test if it exists).")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, validation or test (default: test if it exists, or validation).")
+    ] = None,
     metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = METRICS,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each list.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -20,7 +20,9 @@ def importance(
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[str | None, typer.Option(help="train, validation or test (default: test if it exists).")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, validation or test (default: test if it exists, or validation).")
+    ] = None,
     metric: Annotated[str, described("Metric", "nDCG@10", None, "--metric", "-m")] = "nDCG@10",
     method: Annotated[
         str, described("permutation, gain or split (trees), gradient (neural rankers)", "permutation")
