@@ -150,6 +150,7 @@ class Ranker(RowRanker):
         eval_group: Any = None,
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
+        resume: bool = False,
     ) -> "Ranker":
         """Fit the estimator: group the rows into lists, hold out lists, and train a neural ranker.
 
@@ -169,8 +170,12 @@ class Ranker(RowRanker):
                 true value, the training ends.
             init_model: fitted ranker. Training starts from the weights of this ranker. The preprocessing of this ranker
                 is used without changes.
+            resume: True to resume from the checkpoint in `out`, if there is one. X, y and the settings must be those of
+                the stopped run, except `epochs` and `patience`, which may be larger.
         """
         settings = self._settings()
+        if resume and self.out is None:
+            bad_value("out", "be the folder of the run if resume is True", None)
         if isinstance(init_model, Ranker):
             check_is_fitted(init_model)
             init_model = init_model.model_
@@ -182,8 +187,9 @@ class Ranker(RowRanker):
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
             data, validation, weights = hold_out_rows(data, weights, self.holdout, settings.seed)
-        options: dict[str, Any] = {"out": self.out, "weights": weights, "progress": bool(self.verbose)}
-        self._take(train(settings, data, validation, callbacks=callbacks, init_model=init_model, **options))
+        given: dict[str, Any] = {"weights": weights, "callbacks": callbacks, "init_model": init_model}
+        run: dict[str, Any] = {"out": self.out, "resume": resume, "progress": bool(self.verbose)}
+        self._take(train(settings, data, validation, **given, **run))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:

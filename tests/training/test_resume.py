@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 from paths import TESTS
 from programs import program
 
+from rankgrad import Ranker
 from rankgrad.atomic_files import read_tensors
 from rankgrad.data import load
 from rankgrad.training import Settings, train
@@ -150,3 +152,36 @@ def test_a_finished_run_can_be_made_longer(tmp_path, loss):
         train(settings, lists.train, lists.validation, out=tmp_path / "longer", resume=True)
     train(settings, lists.train, lists.validation, out=tmp_path / "whole")
     same(tmp_path / "longer", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("rows", [6, 1])  # epochs in the log when the run is killed
+def test_an_estimator_resumes_a_killed_fit(tmp_path, rows):
+    whole, killed = (fitted_in(tmp_path / name) for name in ("whole", "killed"))
+    finish(whole)
+    log = tmp_path / "killed" / "log.jsonl"
+    until = time.monotonic() + 60
+    while not (log.exists() and len(log.read_text().splitlines()) >= rows) and killed.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    killed.kill()
+    killed.wait()
+    finish(fitted_in(tmp_path / "killed"))
+    same(tmp_path / "whole", tmp_path / "killed")
+
+
+def fitted_in(out):
+    """A process that fits an estimator with `out`, and resumes if there is a checkpoint."""
+    code = """
+        import sys
+        import rankgrad as rg
+        data = rg.data.synthetic(60, features=10, seed=0).train
+        ranker = rg.Ranker("mlp:widths=8,dropout=0.2", epochs=40, patience=None, device="cpu", out=sys.argv[1])
+        ranker.fit(data.features, data.labels, qid=data.row_qids, resume=True)
+        assert [row["epoch"] for row in ranker.history_] == list(range(1, 41))
+    """
+    return program(out, code=textwrap.dedent(code))
+
+
+def test_a_resumed_estimator_needs_a_folder():
+    with pytest.raises(ValueError, match="out must be the folder of the run if resume is True; got None"):
+        Ranker().fit([[0.0], [1.0]], [0, 1], group=[2], resume=True)

@@ -26,7 +26,8 @@ from rankgrad.experiments.report.training_study import recorded_means
 from rankgrad.experiments.tables.footnotes import short
 from rankgrad.experiments.tables.plain_table import Field, PlainTable
 from rankgrad.metrics import parse_metric
-from rankgrad.models.auto.ensemble import EVEN, FORMS
+from rankgrad.models.auto import ensemble
+from rankgrad.models.auto.ensemble import FORMS
 from rankgrad.models.auto.final_model import LATENCY_DOCUMENTS
 from rankgrad.models.auto.saved_search import SavedSearch
 from rankgrad.models.auto.stored_lists import joined
@@ -226,17 +227,7 @@ def _reason(result: Mapping[str, Any], shown: str) -> Iterator[str]:
     if len(nested) > 1:
         values = ", ".join(f"{name} {value:.4f}" for name, value in nested.items())
         yield f"Nested check, {shown} of each form of ensemble on lists that were not used to choose it: {values}."
-    if form == EVEN and len(result["members"]) == 1:
-        yield "All other candidates are clearly worse than the best one, so the even blend has one member."
-    elif form == EVEN:
-        clearly = "clearly better (the 95% interval of the difference does not contain 0)"
-        yield f"The even blend is chosen unless another form is {clearly}. Here, no form is clearly better."
-    elif form in nested and len(nested) > 1:
-        yield f"The {form} was clearly better than the even blend: the 95% interval of the difference excludes 0."
-    elif form in nested:
-        yield "There was only one candidate to choose from."
-    else:
-        yield "The form of the final model was given to the search as an option."
+    yield ensemble.reason(form, nested, len(result["members"]))
 
 
 def _failures(candidates: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ the other lists. To avoid a choice by chance, the even blend is returned unless 
 confidence interval of the difference (Student's t) is above 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +101,26 @@ def choose(found: OutOfFold, seed: int) -> Choice:
     weights = FORMS[form](found)
     shown = {name: found.sign * mean(values) for name, values in nested.items()}
     return Choice(form, weights, shown, found.measure(found.scores @ weights))
+
+
+def reason(form: str, nested: Mapping[str, float], members: int) -> str:
+    """Return a sentence that says why this form of ensemble is returned.
+
+    Args:
+        form: form of the final model.
+        nested: metric of each form in the nested check.
+        members: number of candidates with a weight above 0.
+    """
+    if form not in nested:
+        return "The form of the final model was given to the search as an option."
+    if len(nested) == 1:
+        return "There was only one candidate to choose from."
+    if form != EVEN:
+        return f"The {form} was clearly better than the even blend: the 95% interval of the difference excludes 0."
+    if members == 1:
+        return "All other candidates are clearly worse than the best one, so the even blend has one member."
+    clearly = "clearly better (the 95% interval of the difference does not contain 0)"
+    return f"The even blend is chosen unless another form is {clearly}. Here, no form is clearly better."
 
 
 def best_single(found: OutOfFold) -> Values:

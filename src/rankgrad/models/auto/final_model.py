@@ -72,6 +72,7 @@ class AutoResult:
         if self.nested:
             checked = ", ".join(f"{name} {value:.4f}" for name, value in self.nested.items())
             lines.append(f"{self.metric} on lists that were not used to choose the ensemble: {checked}")
+            lines.append(ensemble.reason(self.form, self.nested, len(self.members)))
         members = ", ".join(f"{m['weight']:.2f} {m['candidate']}" for m in self.members)
         count = sum(member["models"] for member in self.members)
         lines.append(f"result: {self.form}, {members} ({count} {'model' if count == 1 else 'models'})")
