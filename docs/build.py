@@ -26,6 +26,7 @@ from pages import (
     listmle_ties,
     neural_loss,
     own_loop,
+    peers,
     performance,
     readme,
     scale,
@@ -107,6 +108,7 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "listmle-ties.md": listmle_ties.page(),
         "learned-loss.md": learned_loss.page(),
         "claims.md": claims.page(),
+        "coming-from/index.md": peers.page(),
         "../README.md": readme.page(),
     }
     return {path: f"{NOTE}\n\n{text}" for path, text in texts.items()}

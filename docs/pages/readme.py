@@ -5,12 +5,9 @@ import lzma
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-import rankgrad
 from rankgrad import losses
 
-from . import auto
+from . import auto, peers
 from .leaderboard import leading
 from .measurements import read
 from .templates import fill, table
@@ -20,6 +17,7 @@ REPOSITORY = "https://github.com/rankgrad/rankgrad/blob/main"
 RAW = "https://raw.githubusercontent.com/rankgrad/rankgrad/main"
 LINKS = {
     "start": "docs/start.md",
+    "install": "docs/install.md",
     "guides": "docs/guides/index.md",
     "which-loss": "docs/which-loss.md",
     "coming": "docs/coming-from/index.md",
@@ -63,7 +61,7 @@ def page() -> str:
             f"these with any of three neural rankers: {', '.join(best)}."
         ),
         speed=_speed(),
-        peers=_peers(),
+        peers=peers.comparison("rows"),
         links="\n".join(f"[{name}]: {address}" for name, address in _links().items()),
     )
 
@@ -116,13 +114,3 @@ def _times(device: str) -> dict[tuple[str, int, int], dict[str, Any]]:
 
 def _chip(device: str) -> str:
     return str(read(f"losses-{device}")[0]["chip"].partition(",")[0])
-
-
-def _peers() -> str:
-    """Return the table that compares libraries, from `docs/peers.yaml`."""
-    found = yaml.safe_load((DOCS / "peers.yaml").read_text(encoding="utf-8"))
-    facts = {"losses": len(losses.__all__), "version": rankgrad.__version__}
-    rows = [[str(cell).format(**facts) for cell in row] for row in found["rows"]]
-    if any(len(row) != len(found["libraries"]) + 1 for row in rows):
-        raise ValueError("each row of docs/peers.yaml must have one cell per library; got another number of cells")
-    return table(["", *found["libraries"]], rows)

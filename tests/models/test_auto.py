@@ -269,6 +269,14 @@ def test_the_nested_check_measures_lists_that_did_not_choose():
     assert choice.nested[ensemble.SINGLE] < best - 0.05
 
 
+def test_the_summary_gives_the_reason_for_the_form(lists, quick, tmp_path):
+    result = searched(lists.train, tmp_path / "a")
+    assert ensemble.reason(result.form, result.nested, len(result.members)) in result.summary()
+    nested = {ensemble.SINGLE: 0.61, ensemble.EVEN: 0.6, ensemble.GREEDY: 0.6}
+    assert "unless another form is clearly better" in ensemble.reason(ensemble.EVEN, nested, 3)
+    assert "was clearly better than the even blend" in ensemble.reason(ensemble.SINGLE, nested, 1)
+
+
 def test_a_metric_of_which_lower_values_are_better(lists, quick, tmp_path):
     result = searched(lists.train, tmp_path / "a", metric="ARP", final=final_model.FinalSettings(single=True))
     complete = [row["value"] for row in result.leaderboard if row["folds"] == 2]
