@@ -1,9 +1,9 @@
 """The code of a page: its commands and plain Python run in the order of the page, in one folder.
 
 Blocks marked `python` without `>>>` are executed and share their names; blocks with `>>>` are doctests of pytest. Lines
-of blocks marked `bash` are commands: `rankgrad ...`, `torchrun ...`, `python FILE` or `head -N FILE`. A block marked
-`text` is a part of what the commands or Python before it print, with `...` for the rest. Blocks marked `py` are code
-of another library, and blocks marked `sh` are scripts for a cluster: neither is executed.
+of blocks marked `bash` are commands: `rankgrad ...`, `torchrun ...`, `python FILE`, `head -N FILE`, or a line with a
+pipe. A block marked `text` is a part of what the commands or Python before it print, with `...` for the rest. Blocks
+marked `py` are code of another library, and blocks marked `sh` need hours or other programs: neither is executed.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from paths import ROOT
 from programs import run_here
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-KINDS = {"python", "bash", "text", "py", "sh", "yaml", "toml", "json"}
+KINDS = {"python", "bash", "text", "py", "sh", "yaml", "toml", "json", "bibtex"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -30,25 +30,26 @@ def blocks(page):
     return FENCE.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
 
 
-def run_page(page, folder, shorter=None):
+def run_page(page, folder, shorter=None, given=()):
     """Run the blocks of a page in a folder; the names that its Python defines, and the output of each command.
 
-    `shorter` replaces parts of commands, so that they take less time.
+    `shorter` replaces parts of commands and of Python, so that they take less time. `given` are names that the Python
+    of the page uses.
     """
-    names, told, latest = {}, {}, ""
+    names, told, latest = dict(given), {}, ""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "200")
         for kind, content in blocks(page):
             assert kind in KINDS, f"{page}: a block is marked '{kind}'"
+            for part, replacement in (shorter or {}).items():
+                content = content.replace(part, replacement)
             if kind == "python" and ">>>" not in content:
                 with contextlib.redirect_stdout(io.StringIO()) as out:
                     exec(compile(content, page, "exec"), names)
                 latest = out.getvalue()
             elif kind == "bash":
                 lines = content.replace("\\\n", " ").splitlines()
-                for part, replacement in (shorter or {}).items():
-                    lines = [line.replace(part, replacement) for line in lines]
                 ran = {line: run_line(line) for line in lines if line.strip()}
                 told.update(ran)
                 latest = "".join(ran.values())
@@ -60,6 +61,8 @@ def run_page(page, folder, shorter=None):
 def run_line(line):
     """What a command prints."""
     program, *words = shlex.split(line, comments=True)
+    if "|" in words:
+        return subprocess.run(line, shell=True, check=True, timeout=300, capture_output=True, text=True).stdout
     if program == "rankgrad":
         return run_here(*words)
     if program == "head":

@@ -21,19 +21,6 @@ def page():
         sys.path.remove(str(ROOT / "docs"))
 
 
-def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
-    pytest.importorskip("lightgbm")
-    monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert "AutoRanker(minutes=10)" in block
-    rng = np.random.default_rng(0)
-    X, qid = rng.normal(size=(120, 3)), np.repeat(np.arange(12), 10)
-    names = {"X": X, "y": (X[:, 0] > 0).astype(int), "qid": qid, "X_new": X, "qid_new": qid}
-    exec(compile(block.replace("minutes=10", "trials=2, folds=2"), "docs/auto.md", "exec"), names)
-    assert len(names["ranker"].leaderboard_) == 2
-    assert (tmp_path / "runs" / "best" / "config.json").is_file()
-
-
 def test_the_options_of_the_page_exist():
     known = set(re.findall(r"--[a-z-]+", run_here("auto", "--help")))
     of_others = {"--model"}

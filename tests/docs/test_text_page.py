@@ -2,19 +2,16 @@
 
 import importlib.util
 import json
-import re
 import shlex
 
 import pytest
 from made_collection import TOPICS, made_collection
-from paths import ROOT
+from page_blocks import blocks
 from programs import run_here
 from tiny_encoder import tiny_encoder
 
-PAGE = (ROOT / "docs" / "text.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(python)?\n(.*?)```", PAGE, re.DOTALL)
-COMMANDS = [line for kind, lines in BLOCKS if not kind for line in lines.splitlines()]
-PYTHON = [lines for kind, lines in BLOCKS if kind]
+COMMANDS = [line for kind, lines in blocks("text.md") if kind == "bash" for line in lines.splitlines()]
+PYTHON = [lines for kind, lines in blocks("text.md") if kind == "python"]
 MISSING = [name for name in ("transformers", "bm25s") if not importlib.util.find_spec(name)]
 TRAINER = [name for name in ("sentence_transformers", "datasets", "accelerate") if not importlib.util.find_spec(name)]
 
