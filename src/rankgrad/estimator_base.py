@@ -21,6 +21,7 @@ from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset, from_arrays
 from rankgrad.data.dataset import Categories
 from rankgrad.data.frame_categories import check_labels, column_names, encode_categories, fit_categories
+from rankgrad.data.frames import row_ids
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import some
@@ -228,6 +229,7 @@ class RowRanker(BaseEstimator):
         *,
         query: Any,
         documents: Any = None,
+        docids: Any = None,
         metric: Any = "nDCG@10",
     ) -> "ListExplanation":
         """Explain the scores of two documents of one list, feature by feature; see `rankgrad.models.explanation`.
@@ -236,12 +238,16 @@ class RowRanker(BaseEstimator):
             X, y: features `(rows, f)` and labels `(rows,)`.
             qid, group: the lists, as in `fit`.
             query: query id of the list.
-            documents: positions of two documents in the list, from 1; None for the documents with ranks 1 and 2.
+            documents: two documents, by their ids in `docids` or by their positions in the list, from 1; None for the
+                documents with ranks 1 and 2.
+            docids: document id of each row, `(rows,)`.
             metric: spec or object of the metric. For each feature, the explanation has the decrease of this metric if
                 the feature is replaced by its mean in the list. A category is replaced by a missing value.
         """
         check_is_fitted(self)
-        data = self._lists(X, y, qid, group, reset=False)[0]
+        data, rows = self._lists(X, y, qid, group, reset=False)
+        if docids is not None:
+            data = replace(data, docids=row_ids(docids, len(rows))[rows])
         found: ListExplanation = self.model_.explain(data, query, documents, metric=metric)
         return found
 

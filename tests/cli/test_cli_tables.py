@@ -149,6 +149,16 @@ def test_columns_are_recorded_and_used_again(trained, tmp_path):
     np.testing.assert_array_equal(found, ranker.predict(frame[["bm25", "age"]], qid=frame["search"]))
 
 
+def test_scores_do_not_replace_the_input(trained, tmp_path):
+    csv.write_csv(trained.table, tmp_path / "rows.csv")
+    before = (tmp_path / "rows.csv").read_bytes()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
+    for out in ("rows.csv", "link.csv"):
+        with pytest.raises(ValueError, match=f"out must be another file than the input; got .*{out}"):
+            rankgrad("predict", trained.model, tmp_path / "rows.csv", "--out", tmp_path / out)
+    assert (tmp_path / "rows.csv").read_bytes() == before
+
+
 def test_missing_columns_are_an_error_and_extra_columns_a_warning(trained, tmp_path):
     csv.write_csv(trained.table.drop_columns(["age"]), tmp_path / "less.csv")
     with pytest.raises(

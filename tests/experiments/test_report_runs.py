@@ -19,6 +19,7 @@ from rankgrad.cli.report import _studies
 from rankgrad.data import load, write_letor
 from rankgrad.experiments.report import writer
 from rankgrad.experiments.report.ranker_study import baselines
+from rankgrad.experiments.report.training_study import ranker_name
 from rankgrad.models.registry import load as load_model
 
 
@@ -187,3 +188,9 @@ def test_the_baseline_ranks_missing_values_last_and_in_silence(recwarn):
     assert np.isfinite(feature.scores).all()
     assert feature.scores[::3].max() < feature.scores[1::3].min()
     assert not recwarn.list
+
+
+def test_the_name_of_a_ranker_of_trees_is_its_framework():
+    assert ranker_name({"framework": "xgboost", "loss": "softmax"}) == "xgboost, softmax"
+    assert ranker_name({"model": "linear", "loss": "softmax"}) == "linear, softmax"
+    assert ranker_name({}) == "ranker"

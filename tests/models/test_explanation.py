@@ -1,5 +1,7 @@
 """Explanations of one list: contributions sum to the difference of the scores, and are those of exact methods."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -292,3 +294,25 @@ def test_errors_are_one_sentence():
     narrow = Model(rg.rankers.build("linear", features=4), Preprocessing())
     with pytest.raises(ValueError, match=r"features must have 4 columns, as in training; got \(6, 5\)"):
         narrow.explain(lists, "q0")
+
+
+def test_documents_of_an_estimator_have_the_given_ids():
+    x, y, qid = rows()
+    ids = np.array([f"p{row}" for row in range(len(y))])
+    order = np.random.default_rng(0).permutation(len(y))
+    ranker = quick("lightgbm").fit(x, y, qid=qid)
+    plain = ranker.explain(x, y, qid=qid, query=3, documents=(2, 1))
+    first, second = ids[qid == 3][[1, 0]]
+    shuffled = {"qid": qid[order], "docids": ids[order], "query": 3}
+    named = ranker.explain(x[order], y[order], **shuffled, documents=(first, second))
+    assert named.documents == (first, second)
+    np.testing.assert_allclose(named.contributions, plain.contributions)
+    with pytest.raises(ValueError, match=r"docids must have one id per row, \(\d+,\); got \(3,\)"):
+        ranker.explain(x, y, qid=qid, docids=["a", "b", "c"], query=3)
+
+
+def test_a_number_without_a_printed_digit_is_0():
+    found = network("linear").explain(data(), "q0")
+    tiny = np.full(len(found.names), -1e-6)
+    rows = replace(found, contributions=tiny, losses=-tiny).rows()
+    assert {(row[1], row[4]) for row in rows[1 : 1 + len(tiny)]} == {("0", "0")}

@@ -15,7 +15,7 @@ from rankgrad.cli.table_options import TableOptions, with_table_options
 def explain(
     table: TableOptions,
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    query: Annotated[str, typer.Option(help="Query id of the list.")],
+    query: Annotated[str, typer.Option(help="Query id of the list (a value, not a column).")],
     documents: Annotated[
         tuple[str, str] | None,
         typer.Option(

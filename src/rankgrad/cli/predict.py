@@ -82,6 +82,8 @@ def predict(
             bad_value("tag", "be one word", repr(tag))
         if out != "-" and Path(out).is_dir():
             bad_value("out", "be a file", f"the folder {out}")
+        if out != "-" and file.exists() and Path(out).exists() and file.samefile(out):
+            bad_value("out", "be another file than the input", out)
         if input is not None:
             one_of("input", input, ("letor", *INPUTS))
         if out == "-" and format == "parquet":

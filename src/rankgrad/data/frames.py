@@ -60,9 +60,7 @@ def from_arrays(
         order, offsets, qids = group_rows(qid)
         if len(order) != rows:
             bad_value("qid", f"have one query id per row, ({rows},)", order.shape)
-    ids = None if docids is None else np.asarray(docids).astype(str)
-    if ids is not None and ids.shape != (rows,):
-        bad_value("docids", f"have one id per row, ({rows},)", ids.shape)
+    ids = None if docids is None else row_ids(docids, rows)
     if is_sparse(features):
         features.data[:] = _fill(features.data[:, None], missing, ["a sparse matrix"])[:, 0]
     else:
@@ -70,6 +68,19 @@ def from_arrays(
     if not np.array_equal(order, np.arange(rows)):
         features, labels, ids = features[order], labels[order], None if ids is None else ids[order]
     return Dataset(features, labels, offsets, qids, ids, name), order
+
+
+def row_ids(docids: ArrayLike, rows: int) -> NDArray[np.str_]:
+    """Check document ids, and return them as texts, `(rows,)`.
+
+    Args:
+        docids: document id of each row.
+        rows: number of rows.
+    """
+    ids = np.asarray(docids).astype(str)
+    if ids.shape != (rows,):
+        bad_value("docids", f"have one id per row, ({rows},)", ids.shape)
+    return ids
 
 
 def from_frame(

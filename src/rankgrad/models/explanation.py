@@ -141,8 +141,8 @@ class ListExplanation:
             if place < len(order):
                 at = order[place]
                 one, other = (_cell(value) for value in self.shown_values(at))
-                cells = (one, other, f"{self.losses[at]:+.4f}" if self.losses[at] else "0")
-            rows.append((name, f"{part:+.4f}", *cells))
+                cells = (one, other, _signed(self.losses[at]))
+            rows.append((name, _signed(part), *cells))
         return rows
 
     def footer(self) -> list[str]:
@@ -240,6 +240,11 @@ def _without_features(
             losses[column] = sign * (whole - value(model.score_lists(replace(one, features=features))))
             features[:, column] = kept
     return whole, losses
+
+
+def _signed(value: float) -> str:
+    """Return a number with its sign, or 0 if all printed digits are 0."""
+    return f"{value:+.4f}" if abs(value) >= 5e-5 else "0"
 
 
 def _cell(value: float | str | None) -> str:

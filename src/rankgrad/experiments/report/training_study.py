@@ -106,9 +106,9 @@ def validation_metric(settings: Mapping[str, Any]) -> str:
 
 
 def ranker_name(settings: Mapping[str, Any]) -> str:
-    """Return the name of a ranker on the page of a run: its model and, if its settings have a loss, the loss."""
-    loss = settings.get("loss")
-    return f"{settings.get('model', 'ranker')}{f', {loss}' if loss else ''}"
+    """Return the name of a ranker on the page of a run: its model or framework and, if it has one, its loss."""
+    model, loss = settings.get("model") or settings.get("framework", "ranker"), settings.get("loss")
+    return f"{model}{f', {loss}' if loss else ''}"
 
 
 def _summary(
