@@ -33,7 +33,7 @@ def test_convert_says_what_it_read(run, source, tmp_path):
     assert result.exit_code == 0, result.output
     assert f"3 documents in 2 lists, 4 features, from {source}" in result.output
     assert "4 lines: 3 documents, 1 blank, 0 comments" in result.output
-    assert "1 missing value filled" in result.output
+    assert "1 missing value\n" in result.output
     assert "1 run of documents moved, to join the documents of each query" in result.output
     assert f"{tmp_path / 'cache'}: written" in result.output
     assert open_cache(tmp_path / "cache").features.tolist() == [[0.5, -1, 0, 0], [2, 0, 0, 0], [1, 0, 0, 0]]

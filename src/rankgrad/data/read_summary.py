@@ -12,7 +12,7 @@ class ReadSummary:
         >>> print(ReadSummary(("a.txt",), 2_000_000, 7, 5, 2, 46, 1, 1, missing=3, seconds=0.5))
         5 documents in 2 lists, 46 features, from a.txt
         7 lines: 5 documents, 1 blank, 1 comment
-        3 missing values filled
+        3 missing values
         2.0 MB in 0.50 s (4 MB/s)
     """
 
@@ -24,7 +24,7 @@ class ReadSummary:
     features: int  # number of features per document
     blank_lines: int  # number of lines without text
     comment_lines: int  # number of lines that begin with #
-    missing: int = 0  # number of values that were not finite and were replaced
+    missing: int = 0  # number of missing values: empty, NaN or infinite; `missing` says what the reader does with them
     regrouped: int = 0  # number of runs of documents that were moved, to join the documents of each query
     replaced_docids: int = 0  # number of document ids with bytes that are not UTF-8, which are replaced by U+FFFD
     seconds: float = 0.0  # duration of reading
@@ -47,7 +47,7 @@ class ReadSummary:
                 f"{_count(self.comment_lines, 'comment')}"
             )
         if self.missing:
-            rows.append(f"{_count(self.missing, 'missing value')} filled")
+            rows.append(f"{_count(self.missing, 'missing value')}")
         if self.regrouped:
             rows.append(f"{_count(self.regrouped, 'run')} of documents moved, to join the documents of each query")
         if self.replaced_docids:
