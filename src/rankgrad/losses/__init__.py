@@ -19,7 +19,8 @@ weight of a document multiplies the document's part of the target.
 half precision. In float64, values and gradients are finite for all finite scores; in float32, they are finite for
 scores from -1e30 to 1e30.
 
-**Transforms.** Every loss works in `torch.compile(fullgraph=True)`, in `torch.func.vmap` and in `torch.func.grad`.
+**Transforms.** Every loss works in `torch.compile(fullgraph=True)`, in `torch.func.vmap` and in `torch.func.grad`. With
+PyTorch 2.11, `vmap` of a loss that sorts documents is an error; use PyTorch 2.13.
 
 `relaxed(metric, operator)` makes a loss from any metric and any operator of `rankgrad.relax`. `gumbel(loss)` averages
 any loss over noisy scores. `weighted_sum((0.7, "softmax"), (0.3, bce))` adds losses. `parse_loss("lambdaloss@5")` makes
