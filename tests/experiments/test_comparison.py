@@ -7,6 +7,7 @@ from io import StringIO
 import numpy as np
 import pytest
 import scipy.stats
+import torch
 import typer
 from rich.console import Console
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ from rankgrad.cli.compare import _lists
 from rankgrad.cli.compare import compare as command
 from rankgrad.cli.data_source import DataSource
 from rankgrad.data import Dataset, load, synthetic
-from rankgrad.experiments.comparison import ComparedQuery, RankedDocument, compare, top_documents
+from rankgrad.experiments.comparison import ComparedQuery, RankedDocument, compare, compare_scores, top_documents
 from rankgrad.metrics import evaluate
 from rankgrad.training import Model, Settings, train
 
@@ -209,3 +210,31 @@ def test_roots_that_are_the_same_folder(folders, tmp_path, monkeypatch):
         Model.load(folders / "a").save(tmp_path / name)
         DataSource(DATA, root=root, holdout=0.2).keep(tmp_path / name)
     assert rankgrad_compare("x", "y").exit_code == 0
+
+
+def test_scores_of_rows_in_any_order_are_compared(data):
+    test = data.test
+    a, b = test.best, test.features[:, 0]
+    expected = compare(a, b, test, ["nDCG@10", "AP"])
+    order = np.random.default_rng(0).permutation(len(a))
+    qid = test.row_qids[order]
+    found = compare_scores(
+        torch.tensor(a[order], requires_grad=True), b[order], test.labels[order], ["nDCG@10", "AP"], qid=qid
+    )
+    assert found["nDCG@10"].difference == pytest.approx(expected["nDCG@10"].difference)
+    assert found["ndcg@10"].t == pytest.approx(expected.metrics[0].t)
+    assert str(found).splitlines()[1].split()[:4] == [
+        "nDCG@10",
+        *(f"{value:.4f}" for value in (expected.metrics[0].a, expected.metrics[0].b)),
+        f"{expected.metrics[0].difference:+.4f}",
+    ]
+    with pytest.raises(KeyError):
+        found["RR"]
+
+
+def test_wrong_scores_of_a_comparison_are_refused():
+    labels, qid = [1, 0, 1], [1, 1, 2]
+    with pytest.raises(ValueError, match=r"b must have one score per row, \(3,\); got \(2,\)"):
+        compare_scores([1.0, 2.0, 3.0], [1.0, 2.0], labels, qid=qid)
+    with pytest.raises(ValueError, match="exactly one of qid and group must be given; got neither"):
+        compare_scores([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], labels)

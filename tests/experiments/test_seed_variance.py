@@ -130,3 +130,8 @@ def test_equal_runs_do_not_differ_by_rounding_errors(test):
     values = np.random.default_rng(0).random(50)
     found = compare_runs(RunValues(np.tile(values, (3, 1))), RunValues(np.tile(values, (10, 1))), test=test)
     assert (found.difference, found.p) == (0.0, 1.0)
+
+
+def test_values_that_are_not_rows_of_runs_are_refused():
+    with pytest.raises(TypeError, match=r"a must be RunValues.*; got ndarray"):
+        compare_runs(np.zeros(3), RunValues([[0.0, 1.0]]))

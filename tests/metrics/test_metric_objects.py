@@ -5,6 +5,7 @@ import math
 import pickle
 import subprocess
 import sys
+import warnings
 from inspect import signature
 
 import numpy as np
@@ -225,7 +226,17 @@ def test_evaluate_errors():
         metrics.evaluate([1.0], [1], "RR", confidence=95)
     with pytest.raises(ValueError, match="labels must be at least 0"):
         metrics.evaluate([1.0], [-1], "nDCG")
-    assert metrics.evaluate([1.0, 0.0], [-1, 1], "P@1")["P@1"] == 0.0
+    assert metrics.evaluate([[1.0, 0.0]], [[-1, 1]], "P@1")["P@1"] == 0.0
+
+
+def test_rows_without_query_ids_are_one_list_and_a_warning():
+    with pytest.warns(UserWarning, match=r"the 2 rows are evaluated as one list \(give qid, group or offsets"):
+        metrics.evaluate([1.0, 0.0], [0, 1], "P@1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metrics.evaluate([[1.0, 0.0]], [[0, 1]], "P@1")
+        metrics.evaluate([1.0, 0.0], [0, 1], "P@1", offsets=[0, 2])
+        metrics.evaluate([1.0], [1], "P@1")
 
 
 def scattered():

@@ -97,8 +97,8 @@ def test_without_documents_left_out_it_equals_evaluate():
     ours = measure_run(run, qrels, names)
     for name in names:
         for query, value in zip(ours.queries, ours.values[name], strict=True):
-            scores, ids = list(run[query].values()), list(run[query])
-            labels = [qrels[query].get(document, 0) for document in ids]
+            scores, ids = [list(run[query].values())], [list(run[query])]
+            labels = [[qrels[query].get(document, 0) for document in ids[0]]]
             plain = evaluate(
                 np.array(scores), labels, name.replace(")", ", ties='trec')") if ")" in name else _trec(name), ids=ids
             )

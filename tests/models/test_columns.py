@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from datetime import date
 
 import numpy as np
 import pytest
@@ -203,6 +204,12 @@ def test_every_form_of_a_table_gives_the_same_ranker():
     ("options", "table", "message"),
     [
         ({}, FRAME, r"X must have numbers in all columns \(or categorical=\['shop'\] .*\); got text in 'shop'"),
+        (
+            {},
+            FRAME.assign(shop=pd.Timestamp("2026-01-02")),
+            r"X must have numbers in all columns \(replace a date .*\); got dates in 'shop'",
+        ),
+        ({}, FRAME.assign(shop=date(2026, 1, 2)), "got dates in 'shop'"),
         ({"categorical": ["shup"]}, FRAME, "categorical must be names of columns; got 'shup'; did you mean 'shop'"),
         ({"categorical": [9]}, X, "categorical must be positions of columns, from 0 to 4; got 9"),
         ({"categorical": [0]}, sparse.csr_matrix(X), "X must be dense if a column is categorical; got csr_matrix"),

@@ -179,6 +179,8 @@ def _table() -> "Table":
 def _means(result: "Comparison") -> "Table":
     from rich.markup import escape
 
+    from rankgrad.experiments.comparison import p_value
+
     table = _table()
     table.add_column("metric", overflow="fold")
     for head in ("a", "b", "a - b", f"{result.confidence:.0%} interval", "p (t)", "p (random.)"):
@@ -186,7 +188,7 @@ def _means(result: "Comparison") -> "Table":
     for row in result.metrics:
         low, high = row.interval
         numbers = [f"{row.a:.4f}", f"{row.b:.4f}", f"{row.difference:+.4f}", f"[{low:+.4f}, {high:+.4f}]"]
-        table.add_row(escape(row.metric), *map(escape, numbers), _p(row.t), _p(row.randomisation))
+        table.add_row(escape(row.metric), *map(escape, numbers), p_value(row.t), p_value(row.randomisation))
     return table
 
 
@@ -211,7 +213,3 @@ def _lists(query: "ComparedQuery") -> "Table":
 def _brief(name: str) -> str:
     """Shorten a long document id in the middle. More of the end remains, because ids often begin in the same way."""
     return name if len(name) <= _ID else f"{name[: _ID // 3]}…{name[-(_ID - _ID // 3 - 1) :]}"
-
-
-def _p(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"

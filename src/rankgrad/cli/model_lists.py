@@ -76,7 +76,7 @@ def no_columns_from_python(*models: Path) -> Iterator[None]:
         if "be given, because no column is named" not in str(error) or any(map(DataSource.kept, models)):
             raise
         folders = " and ".join(map(str, models))
-        why = "a model that was saved from Python does not record columns, so --label and --query are needed"
+        why = "a model that was saved from Python does not record columns, so the columns must be given"
         raise ValueError(f"{error} ({folders}: {why})") from None
 
 

@@ -1,6 +1,8 @@
 """Encode the categorical columns of an array or a data frame that an estimator receives."""
 
+import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ from rankgrad.data.dataset import Categories
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
+
+_DATE = re.compile(r"date|time|period|duration", re.IGNORECASE)  # types of pandas, polars and Arrow
 
 
 def fit_categories(X: Any, given: Iterable[Any] | None, more: Iterable[int] = ()) -> Categories | None:
@@ -41,6 +45,10 @@ def fit_categories(X: Any, given: Iterable[Any] | None, more: Iterable[int] = ()
     ):
         bad_value(
             "X", f"have numbers in all columns (or categorical={text[:1]} for columns of text)", f"text in {some(text)}"
+        )
+    if names is not None and (dates := [str(names[place]) for place in range(width) if _is_date(X, place)]):
+        bad_value(
+            "X", "have numbers in all columns (replace a date by a number, such as days)", f"dates in {some(dates)}"
         )
     return found or None
 
@@ -137,6 +145,13 @@ def _is_text(X: Any, place: int) -> bool:
     if kind in ("str", "string", "String", "Utf8", "large_string"):
         return True
     return kind == "object" and any(isinstance(value, str) for value in _values(X, place)[:1000])
+
+
+def _is_date(X: Any, place: int) -> bool:
+    kind = str(_kind(X, place))
+    if kind == "object":
+        return any(isinstance(value, date) for value in _values(X, place)[:1000])
+    return bool(_DATE.match(kind))
 
 
 def _name(names: list[Any] | None, place: int) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data import Dataset
+from rankgrad.data import Dataset, from_arrays
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.errors import bad_value
 from rankgrad.experiments import statistics
+from rankgrad.metrics import parse_metric
 from rankgrad.metrics.evaluate import named
 
 Scores = NDArray[Any]
@@ -66,6 +67,22 @@ class Comparison:
     confidence: float  # confidence of the bootstrap intervals
     about: str = ""  # note on how metrics are computed; empty for the usual way
 
+    def __getitem__(self, metric: Any) -> Difference:
+        """Return the difference of the rankers in one metric, by its spec: `found["nDCG@10"].interval`."""
+        name = str(parse_metric(metric))
+        for row in self.metrics:
+            if row.metric == name:
+                return row
+        raise KeyError(metric)
+
+    def __str__(self) -> str:
+        """Return a table with one row per metric: means, difference, interval and p-values."""
+        head = ("metric", "a", "b", "a - b", f"{self.confidence:.0%} interval", "p (t)", "p (random.)", "lists")
+        rows = [head, *map(_cells, self.metrics)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return "\n".join(line.rstrip() for line in [*lines, *filter(None, [self.about])])
+
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as a dictionary that can be written as JSON; a NaN or infinite score becomes None."""
         whole = asdict(self)
@@ -73,6 +90,58 @@ class Comparison:
             for place in (*query["list_a"], *query["list_b"]):
                 place["score"] = place["score"] if np.isfinite(place["score"]) else None
         return whole
+
+
+def compare_scores(
+    a: Any,
+    b: Any,
+    labels: Any,
+    metrics: Iterable[str] | str = "nDCG@10",
+    *,
+    qid: Any = None,
+    group: Any = None,
+    docids: Any = None,
+    most: int = 5,
+    rounds: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Compare the scores of two rankers on the same rows: means, paired differences, intervals and p-values.
+
+    The scores may come from any program. The lists are the random sample; the two rankers are fixed. To compare
+    two losses, train each with several seeds, and use `compare_runs`.
+
+    Args:
+        a, b: scores of ranker a and of ranker b, `(rows,)`.
+        labels: labels of the rows, `(rows,)`, at least 0.
+        metrics: specs of metrics; the queries to show have the largest difference in the first metric.
+        qid: query id of each row; rows may be in any order. Exactly one of `qid` and `group` is required.
+        group: number of rows of each list, as in LightGBM and XGBoost.
+        docids: document id of each row, for the ranked lists of `queries`.
+        most: maximum number of queries in `queries`.
+        rounds, confidence, seed: settings of the bootstrap interval and the randomisation test.
+
+    Example:
+        >>> labels, qid = [2, 0, 1, 0, 1, 0, 3, 0], [1, 1, 1, 2, 2, 3, 3, 3]
+        >>> good, poor = [3.0, 1.0, 2.0, 1.0, 2.0, 1.0, 3.0, 2.0], [1.0, 2.0, 3.0, 2.0, 1.0, 3.0, 1.0, 2.0]
+        >>> found = compare_scores(good, poor, labels, ["nDCG@10", "P@1"], qid=qid)
+        >>> print(found)
+        metric   a       b       a - b    95% interval        p (t)  p (random.)  lists
+        nDCG@10  1.0000  0.6065  +0.3935  [+0.3115, +0.5000]  0.020  0.250        3
+        P@1      1.0000  0.3333  +0.6667  [+0.0000, +1.0000]  0.184  0.500        3
+        >>> found["nDCG@10"].difference > 0, found.queries[0].query
+        (True, '3')
+    """
+    y = _array(labels)
+    data, rows = from_arrays(np.zeros((len(y), 1)), y, qid=_array(qid), group=_array(group), docids=docids)
+    scores = []
+    for name, given in (("a", a), ("b", b)):
+        values = _array(given)
+        if values.shape != y.shape:
+            bad_value(name, f"have one score per row, {y.shape}", values.shape)
+        scores.append(values[rows])
+    options: dict[str, Any] = {"most": most, "rounds": rounds, "confidence": confidence, "seed": seed}
+    return compare(*scores, data, metrics, **options)
 
 
 def compare(
@@ -145,6 +214,28 @@ def compare(
         for place in chosen
     ]
     return Comparison(tuple(found), tuple(queries), len(data), confidence, ours.about)
+
+
+def p_value(p: float) -> str:
+    """Return a p-value as text, with three digits.
+
+    Args:
+        p: p-value.
+    """
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _cells(row: Difference) -> tuple[str, ...]:
+    low, high = row.interval
+    values = (f"{row.a:.4f}", f"{row.b:.4f}", f"{row.difference:+.4f}", f"[{low:+.4f}, {high:+.4f}]")
+    return (row.metric, *values, p_value(row.t), p_value(row.randomisation), str(row.queries))
+
+
+def _array(values: Any) -> Any:
+    """Return the rows of a comparison as an array; None stays None. A tensor may need a gradient or be on a GPU."""
+    if values is None:
+        return None
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 def top_documents(

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.experiments import statistics
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ class RunComparison:
         >>> found = compare_runs(a, b)
         >>> found.p < 0.001, found.interval[0] > 0
         (True, True)
+        >>> print(found)
+        a - b +0.0542, 95% interval [+0.0441, +0.0644], p < 0.001, 100 queries, 5 and 5 seeds; detectable: 0.0145
     """
 
     difference: float  # mean of a - b
@@ -167,6 +169,15 @@ class RunComparison:
     queries: int  # number of queries
     seeds: tuple[int, int]  # number of seeds of each row
     level: float = 0.05  # level of the test; the interval has confidence 1 - level
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        seeds = " and ".join(map(str, self.seeds))
+        return (
+            f"a - b {self.difference:+.4f}, {1 - self.level:.0%} interval [{low:+.4f}, {high:+.4f}], {p}, "
+            f"{self.queries} queries, {seeds} seeds; detectable: {self.detectable:.4f}"
+        )
 
     @property
     def detectable(self) -> float:
@@ -200,6 +211,9 @@ def compare_runs(
         level: level of the test; the interval has confidence `1 - level`.
         rounds, seed: number of rounds and random seed of the bootstrap and the randomisation test.
     """
+    for name, row in (("a", a), ("b", b)):
+        if not isinstance(row, RunValues):
+            bad_type(name, "be RunValues(values), with one row of values per seed", type(row).__name__)
     one_of("test", test, TESTS)
     if not 0 < level < 1:
         bad_value("level", "be between 0 and 1", level)

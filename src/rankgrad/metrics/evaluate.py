@@ -163,6 +163,9 @@ def evaluate(
         bad_value("at most one of mask, offsets, qid and group", "be given", " and ".join(given))
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=_lowest(known.values()))
     queries = None
+    if not given and lists.given[0].dim() == 1 and len(lists.given[0]) > 1:
+        advice = "give qid, group or offsets; for one list, scores of shape (1, n)"
+        warnings.warn(f"the {len(lists.given[0])} rows are evaluated as one list ({advice})", stacklevel=2)
     if group is not None:
         row_scores, row_labels = _rows(lists, "group")
         sizes = group_offsets(group.cpu() if isinstance(group, torch.Tensor) else group, len(row_scores))
