@@ -21,7 +21,7 @@ Scores = NDArray[Any]
 class Difference:
     """Difference between rankers a and b in one metric, over the queries that the metric does not skip."""
 
-    metric: str
+    metric: str  # spec of the metric
     a: float  # mean of ranker a
     b: float  # mean of ranker b
     difference: float  # mean of a - b
@@ -61,8 +61,8 @@ class ComparedQuery:
 class Comparison:
     """Comparison of two rankers: differences in all metrics, and queries that differ most in the first metric."""
 
-    metrics: tuple[Difference, ...]
-    queries: tuple[ComparedQuery, ...]
+    metrics: tuple[Difference, ...]  # difference in each metric
+    queries: tuple[ComparedQuery, ...]  # queries with the largest difference, the largest first
     lists: int  # number of lists, including those that a metric skips
     confidence: float  # confidence of the bootstrap intervals
     about: str = ""  # note on how metrics are computed; empty for the usual way
