@@ -134,14 +134,12 @@ def compare_scores(
     """
     y = _array(labels)
     data, rows = from_arrays(np.zeros((len(y), 1)), y, qid=_array(qid), group=_array(group), docids=docids)
-    scores = []
-    for name, given in (("a", a), ("b", b)):
-        values = _array(given)
-        if values.shape != y.shape:
-            bad_value(name, f"have one score per row, {y.shape}", values.shape)
-        scores.append(values[rows])
+    given = {"a": _array(a), "b": _array(b)}
+    for name, scores in given.items():
+        if scores.shape != y.shape:
+            bad_value(name, f"have one score per row, {y.shape}", scores.shape)
     options: dict[str, Any] = {"most": most, "rounds": rounds, "confidence": confidence, "seed": seed}
-    return compare(*scores, data, metrics, **options)
+    return compare(given["a"][rows], given["b"][rows], data, metrics, **options)
 
 
 def compare(
