@@ -9,6 +9,7 @@ from every_loss import NAMED, PLAINEST, each_loss
 from functorch.compile import make_boxed_func
 from strategies import Document, RaggedLists
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.func import grad, vmap
 
 from rankgrad import backend, losses
@@ -105,6 +106,18 @@ def test_flat_lists_compile_without_a_kernel(loss):
 @each_loss([case for case in PLAINEST if case.name.lower() in {*FAMILIES, "approx_ndcg"}])
 def test_flat_lists_compile_with_a_kernel(loss):
     flat_lists_of_several_sizes_compile_into_one_graph(loss)
+
+
+@pytest.mark.parametrize("name", ["lambdaloss", "neural_ndcg"])
+def test_lists_of_other_widths_reuse_compiled_code(name):
+    """Two graphs: one for the width of the first batch, and one for all other widths."""
+    call, counter = partial(getattr(losses, name), k=3), CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(call, fullgraph=True, backend=counter)
+    for width in (5, 8, 13, 20):
+        scores, labels = torch.linspace(0, 1, 2 * width).view(2, width), torch.arange(2 * width).view(2, width) % 3
+        with backend("auto"):
+            torch.testing.assert_close(compiled(scores, labels), call(scores, labels))
+    assert counter.frame_count == 2
 
 
 @needs_vmap

@@ -53,7 +53,7 @@ FAMILIES = {
 Outputs = tuple[Tensor, Tensor, Tensor, Tensor]
 
 _SCHEMA = (
-    "loss(str name, Tensor scores, Tensor labels, Tensor? weights, Tensor? mask, Tensor? offsets, int n, "
+    "loss(str name, Tensor scores, Tensor labels, Tensor? weights, Tensor? mask, Tensor? offsets, SymInt n, "
     "Tensor params, float[] options, bool gradient) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 
