@@ -9,6 +9,7 @@ marked `py` are code of another library, and blocks marked `sh` need hours or ot
 import contextlib
 import doctest
 import io
+import os
 import re
 import runpy
 import shlex
@@ -40,6 +41,7 @@ def run_page(page, folder, shorter=None, given=()):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "200")
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # the shell finds `rankgrad`
         for kind, content in blocks(page):
             assert kind in KINDS, f"{page}: a block is marked '{kind}'"
             for part, replacement in (shorter or {}).items():
