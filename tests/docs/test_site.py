@@ -73,6 +73,8 @@ def test_the_site_builds_and_is_complete(tmp_path):
             for page in ("index", "losses/neural_ndcg", "api/losses", "which-loss"):
                 for scheme in ("light", "dark"):
                     fits_a_phone(site / f"{page}.html", browser, scheme)
+            for page in ("index", "start", "own-loop", "guides/evaluate", "coming-from/lightgbm", "losses/lambdaloss"):
+                fits_a_laptop(site / f"{page}.html", browser)
     elif os.environ.get("RANKGRAD_BROWSER") == "required":
         pytest.fail("no Chromium, which RANKGRAD_BROWSER=required asks for")
 
@@ -98,6 +100,16 @@ def fits_a_phone(page, browser, scheme):
     assert browser.evaluate(wide) == [], page
     browser.wait_for(f"document.documentElement.dataset.theme === '{scheme}'")
     assert browser.errors == [], page
+
+
+def fits_a_laptop(page, browser):
+    """No code, table or formula is cut on a screen of 1280 pixels."""
+    browser.open(page, width=1280, height=800, ready="document.readyState === 'complete'")
+    drawn = "[...document.querySelectorAll('div.math')].every((e) => e.querySelector('svg') !== null)"
+    browser.wait_for(drawn)
+    boxes = "[...document.querySelectorAll('.bd-article :is(pre, table, div.math)')]"
+    width = "Math.max(e.scrollWidth, ...[...e.querySelectorAll('svg')].map((s) => s.getBoundingClientRect().width))"
+    assert browser.evaluate(f"{boxes}.filter((e) => {width} > e.clientWidth).map((e) => e.textContent)") == [], page
 
 
 def test_dead_links_are_found(tmp_path):

@@ -15,8 +15,9 @@ def margin_mse(
     r"""MarginMSE: mean squared error between score differences and label differences, over all pairs of documents.
 
     .. math:: \ell(s, y) = \frac{2}{n (n - 1)} \sum_{i < j} \frac{w_i w_j}{\bar w}
-              \bigl((s_i - s_j) - (y_i - y_j)\bigr)^2 = \frac{2}{n - 1} \sum_i w_i (d_i - \bar d)^2, \quad
-              d_i = s_i - y_i, \quad \bar d = \frac{\sum_i w_i d_i}{\sum_i w_i}
+              \bigl((s_i - s_j) - (y_i - y_j)\bigr)^2 = \frac{2}{n - 1} \sum_i w_i (d_i - \bar d)^2
+
+    .. math:: d_i = s_i - y_i, \quad \bar d = \frac{\sum_i w_i d_i}{\sum_i w_i}
 
     Without weights, the value is the mean over all n (n - 1) / 2 pairs, including pairs with equal labels. With
     weights, the weight of a pair is the product of the weights of both documents, divided by the mean weight of the

@@ -149,8 +149,9 @@ def lambdaloss(
     r"""LambdaLoss: a pairwise bound of a ranking metric. With `k`, it is LambdaLoss@K (LambdaLoss@K paper, Eq. 13-17).
 
     .. math:: \ell(s, y) = \sum_{i,j:\, y_i > y_j} w_i\,\frac{|G_i - G_j|}{\mathrm{IDCG}@k}\,\delta_{ij}@k
-              \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr), \quad
-              \delta_{ij} = \left|\frac{1}{D(|\pi_i - \pi_j|)} - \frac{1}{D(|\pi_i - \pi_j| + 1)}\right|
+              \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr)
+
+    .. math:: \delta_{ij} = \left|\frac{1}{D(|\pi_i - \pi_j|)} - \frac{1}{D(|\pi_i - \pi_j| + 1)}\right|
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.

@@ -14,7 +14,9 @@ class AttentionMIL(PoolingScorer):
     r"""Attention MIL: pools a list with one attention weight per document. The attention may have a gate.
 
     .. math:: a_i = \mathrm{softmax}_i\; w^\top \tanh(V h_i) \quad\text{or, gated,}\quad
-              a_i = \mathrm{softmax}_i\; w^\top \bigl(\tanh(V h_i) \odot \sigma(U h_i)\bigr), \quad z = \sum_i a_i h_i
+              a_i = \mathrm{softmax}_i\; w^\top \bigl(\tanh(V h_i) \odot \sigma(U h_i)\bigr)
+
+    .. math:: z = \sum_i a_i h_i
 
     where h = MLP(x). A document's score is a function of h_i and z, or of a_i h_i; see `mode`. In mode `"reweight"`,
     the denominator of the softmax divides w'(a_i h_i) of all documents of a list by the same number. So the order of

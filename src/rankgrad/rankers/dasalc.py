@@ -13,8 +13,9 @@ from rankgrad.rankers.scorer import Scorer
 class DASALC(Scorer):
     r"""DASALC: a latent cross of two networks: an MLP over a document (tower), and self-attention over its list.
 
-    .. math:: h = N(x) + \varepsilon, \quad u = \mathrm{tower}(h), \quad v = W_v N(\mathrm{attention}(h)) + b_v, \quad
-              s = w^\top D\,\mathrm{ReLU}(u \odot v + u) + b
+    .. math:: h = N(x) + \varepsilon, \quad u = \mathrm{tower}(h), \quad v = W_v N(\mathrm{attention}(h)) + b_v
+
+    .. math:: s = w^\top D\,\mathrm{ReLU}(u \odot v + u) + b
 
     where N is batch norm and D is dropout. In training, epsilon ~ N(0, noise^2); otherwise it is 0. The tower is two
     times [Linear, ReLU, N, D]. The attention starts with a <- ReLU(W_a h), and each layer computes
