@@ -24,7 +24,7 @@ _ID = 14  # maximum number of characters of a document id, so that two lists fit
 @with_table_options
 def compare(
     table: TableOptions,
-    a: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    a: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
     data: Annotated[
         str | None, typer.Option(help="Data set name, folder, file or cache (default: training data of the models).")
@@ -56,7 +56,7 @@ def compare(
     from rankgrad.errors import bad_value, one_of
     from rankgrad.experiments.comparison import compare as compared
     from rankgrad.metrics.evaluate import named
-    from rankgrad.models.folder import read_config
+    from rankgrad.models.registry import saved_kind
 
     source: DataSource | None = None
 
@@ -70,8 +70,8 @@ def compare(
         source.check()
 
     together(
-        lambda: read_config(a),
-        lambda: read_config(b),
+        lambda: saved_kind(a),
+        lambda: saved_kind(b),
         found,
         partial(one_of, "split", split or "test", PARTS),
         lambda: named(metric),

@@ -14,7 +14,7 @@ from rankgrad.cli.terminal_tables import METRICS, print_metrics
 @with_table_options
 def evaluate(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
     data: Annotated[
         str | None, typer.Option(help="Data set name, folder, file or cache (default: the model's training data).")
     ] = None,
@@ -41,11 +41,11 @@ def evaluate(
     from rankgrad.cli.model_lists import check_source, read_lists
     from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
     from rankgrad.metrics.evaluate import named
-    from rankgrad.models.folder import read_config
+    from rankgrad.models.registry import saved_kind
 
     given = None if data is None else DataSource(data, fold, data_root, missing=missing, columns=table.columns())
     together(
-        partial(read_config, model),
+        partial(saved_kind, model),
         partial(check_source, model, given, split),
         partial(named, metric),
         partial(check_device, device),

@@ -14,7 +14,7 @@ from rankgrad.cli.table_options import TableOptions, with_table_options
 @with_table_options
 def explain(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
     query: Annotated[str, typer.Option(help="Query id of the list (a value, not a column).")],
     documents: Annotated[
         tuple[str, str] | None,
@@ -50,11 +50,11 @@ def explain(
     from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
     from rankgrad.experiments.report.importance_charts import explanation_chart
     from rankgrad.metrics.evaluate import named
-    from rankgrad.models.folder import read_config
+    from rankgrad.models.registry import saved_kind
 
     given = None if data is None else DataSource(data, fold, data_root, missing=missing, columns=table.columns())
     together(
-        partial(read_config, model),
+        partial(saved_kind, model),
         partial(check_source, model, given, split),
         partial(named, [metric]),
         partial(check_device, device),

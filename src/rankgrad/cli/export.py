@@ -7,7 +7,7 @@ import typer
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
     out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx or model.pt2.")],
     format: Annotated[
         str | None,

@@ -14,7 +14,7 @@ from rankgrad.cli.table_options import TableOptions, with_table_options
 @with_table_options
 def importance(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
     data: Annotated[
         str | None, typer.Option(help="Data set name, folder, file or cache (default: the model's training data).")
     ] = None,
@@ -49,12 +49,12 @@ def importance(
     from rankgrad.experiments.report.importance_charts import importance_chart
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.feature_importance import METHODS
-    from rankgrad.models.folder import read_config
+    from rankgrad.models.registry import saved_kind
 
     needs_data = method not in ("gain", "split")
     given = None if data is None else DataSource(data, fold, data_root, missing=missing, columns=table.columns())
     together(
-        partial(read_config, model),
+        partial(saved_kind, model),
         partial(one_of, "method", method, METHODS),
         *([partial(check_source, model, given, split)] if needs_data else []),
         partial(named, [metric]),

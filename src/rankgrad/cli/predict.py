@@ -24,7 +24,7 @@ _ROWS = 16_384  # number of documents per block
 @with_table_options
 def predict(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
     file: Annotated[Path, typer.Argument(help="LETOR file, table, cache or text:path=...; - is standard input.")],
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
     format: Annotated[
@@ -65,7 +65,7 @@ def predict(
     from rankgrad.data.tables.files import FORMATS as INPUTS
     from rankgrad.errors import bad_value, one_of
     from rankgrad.models.calibration import calibration_of
-    from rankgrad.models.folder import read_config
+    from rankgrad.models.registry import saved_kind
 
     def found() -> None:
         if str(file) == "-":
@@ -102,7 +102,7 @@ def predict(
     fold = 1 if is_text(str(file)) else None  # all lists of a text data set are scored, so any fold is right
     source = DataSource(str(file), fold, missing=missing, columns=columns, regroup=table.regroup, format=input)
     together(
-        lambda: read_config(model),
+        lambda: saved_kind(model),
         found,
         lambda: source.fill,
         known,

@@ -117,7 +117,9 @@ def train(
         list[str] | None,
         typer.Option("--set", help="Setting of the chosen kind of ranker; repeatable.", metavar="name=value"),
     ] = None,
-    init_model: Annotated[Path | None, typer.Option(help="Folder of a model to start from.")] = None,
+    init_model: Annotated[
+        Path | None, typer.Option(help="Folder of a model to start from, or a model file of LightGBM or XGBoost.")
+    ] = None,
     help_all: Annotated[
         bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)
     ] = False,
@@ -239,8 +241,7 @@ def _check(
     from rankgrad.cli.argument_checks import check_device, together
     from rankgrad.cli.data_source import KEPT
     from rankgrad.errors import bad_value
-    from rankgrad.models.folder import read_config
-    from rankgrad.models.registry import kind_of
+    from rankgrad.models.registry import kind_of, saved_kind
 
     def named() -> None:
         if source is None:
@@ -255,7 +256,7 @@ def _check(
         lambda: check_device(str(settings.get("device", "auto"))),
         named,
         lambda: check_folder(kind, out, resume, overwrite),
-        lambda: None if init_model is None else read_config(init_model),
+        lambda: None if init_model is None else saved_kind(init_model),
     )
 
 

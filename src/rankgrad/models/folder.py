@@ -88,6 +88,10 @@ def read_config(folder: str | PathLike[str]) -> dict[str, Any]:
         folder: folder of the model.
     """
     path = Path(folder) / CONFIG
+    if Path(folder).is_file():
+        bad_value(
+            str(folder), "be the folder of a model (rankgrad.models.load(FILE).save(FOLDER) writes one)", "a file"
+        )
     if not path.is_file():
         if (Path(folder) / _RUN_FILES[1]).is_file():
             command = f"`rankgrad train --resume --out {folder}`"

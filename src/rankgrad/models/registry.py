@@ -108,10 +108,13 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:
     """Return a saved model of any kind. Nothing in the folder is run, imported or unpickled.
 
     Args:
-        folder: folder that `save` or a training run wrote.
+        folder: folder that `save` or a training run wrote; or a model file of LightGBM (text) or XGBoost (JSON), which
+            may have been trained without rankgrad.
         device: device to compute on, for kinds that have a choice of device.
     """
     model = saved_kind(folder).load(Path(folder), device)
+    if Path(folder).is_file():
+        return model
     if model.feature_names is None:  # a custom kind may not know about names
         model.feature_names = feature_names_of(folder, model.features)
     model.calibration = read_calibration(folder)
@@ -122,8 +125,10 @@ def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
     """Return the kind of a saved model.
 
     Args:
-        folder: folder of the model.
+        folder: folder of the model, or a model file of LightGBM or XGBoost.
     """
+    if Path(folder).is_file():
+        return kind_named(_SAVED_AS["trees"])
     name = read_config(Path(folder)).get("kind")
     if name is None or (isinstance(name, str) and name in _SAVED_AS):
         return kind_named(_SAVED_AS[name])

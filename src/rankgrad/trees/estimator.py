@@ -135,7 +135,7 @@ class TreeRanker(RowRanker):
         eval_set: Any = None,
         eval_qid: Any = None,
         eval_group: Any = None,
-        init_model: "TreeRanker | TreeModel | None" = None,
+        init_model: Any = None,
         callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
         """Train boosted trees on labelled lists.
@@ -146,8 +146,8 @@ class TreeRanker(RowRanker):
             sample_weight: weights `(rows,)`, for losses that take weights.
             eval_set, eval_qid, eval_group: validation lists, as in `rankgrad.Ranker.fit`. The metric on these lists
                 determines the number of trees.
-            init_model: fitted ranker of the same framework, or the `model_` of such a ranker. `fit` adds `trees` trees
-                to this model.
+            init_model: fitted `TreeRanker` of the same framework, its `model_`, or anything that
+                `TreeModel.from_booster` accepts. `fit` adds `trees` trees to this model.
             callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
                 training.
         """
@@ -155,6 +155,8 @@ class TreeRanker(RowRanker):
         if isinstance(init_model, TreeRanker):
             check_is_fitted(init_model)
             init_model = init_model.model_
+        if init_model is not None and not isinstance(init_model, TreeModel):
+            init_model = TreeModel.from_booster(init_model)
         self.__dict__.pop("model_", None)
         data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
         weights = None if sample_weight is None else row_weights(sample_weight, rows)
@@ -179,10 +181,11 @@ class TreeRanker(RowRanker):
         """Read a fitted ranker from a folder that `save` or `rankgrad train` wrote. No content is run or unpickled.
 
         Args:
-            folder: folder of the model.
+            folder: folder of the model; or a model file of LightGBM (text) or XGBoost (JSON), which may have been
+                trained without rankgrad. Then the settings of the ranker are the defaults, except the framework.
         """
         model = TreeModel.load(folder)
-        settings = dict(model.settings)
+        settings = {"framework": model.framework, **model.settings}
         try:
             ranker = cls(**settings.pop("params", {}), **settings)
         except TypeError as error:

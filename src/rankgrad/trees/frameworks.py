@@ -5,8 +5,9 @@ resumed run grows the same trees as an uninterrupted run. Within a segment, the 
 end, the trees of all segments are joined into one model.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
 
 Weights = NDArray[np.float32] | None
+_PLAIN_NAME = re.compile(r"[\w.+-]+")  # the frameworks change or reject other characters
 # A function that returns gradient and Hessian. Its arguments are the scores of all documents and the framework's data
 # object.
 Derivatives = Callable[[Any, Any], Any]
@@ -141,6 +143,8 @@ class LightGBM(Framework):
         options = {"group": group, "weight": weights, "reference": reference, "params": params}
         if data.categories:
             options["categorical_feature"] = [*data.categories]
+        if names := names_for_files(data.feature_names):
+            options["feature_name"] = names
         return self.lgb.Dataset(data.features, data.labels, **options)
 
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
@@ -239,7 +243,8 @@ class XGBoost(Framework):
         self.live = self.xgb.Booster(params, [self.lists] if self.validation is None else [self.lists, self.validation])
 
     def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
-        return np.asarray(booster.predict(self._matrix(data), output_margin=True), dtype=np.float32)
+        scores = booster.predict(self._matrix(data), output_margin=True, validate_features=False)
+        return np.asarray(scores, dtype=np.float32)
 
     def grow(self, number: int) -> bool:
         """Add a tree of XGBoost, which may be a single leaf; see `Framework.grow`.
@@ -272,6 +277,8 @@ class XGBoost(Framework):
         whole = self.xgb.Booster(model_file=bytearray(join_xgboost(grown.parts)))
         truncated = whole if rounds == whole.num_boosted_rounds() else whole[:rounds]
         truncated.set_param({"nthread": self.task.threads})
+        if names := names_for_files(self.task.data.feature_names):
+            truncated.feature_names = names
         return truncated
 
 
@@ -288,6 +295,17 @@ def import_framework(name: str) -> Any:
 
 
 FRAMEWORK_CLASSES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}
+
+
+def names_for_files(names: Sequence[str] | None) -> list[str] | None:
+    """Return the names of the features as a list if model files of both frameworks can contain them, otherwise None.
+
+    Args:
+        names: names of the features, or None.
+    """
+    if names is None or len({*names}) < len(names) or not all(map(_PLAIN_NAME.fullmatch, names)):
+        return None
+    return [*names]
 
 
 def nonempty_lengths(data: Dataset) -> NDArray[np.int64]:

@@ -37,4 +37,4 @@ def join_xgboost(contents: Sequence[bytes]) -> bytes:
         known["tree_info"] += more["tree_info"]
         known["iteration_indptr"] += [before + end for end in more["iteration_indptr"][1:]]
     known["gbtree_model_param"]["num_trees"] = str(len(known["trees"]))
-    return json.dumps(first).encode()
+    return json.dumps(first, ensure_ascii=False).encode()

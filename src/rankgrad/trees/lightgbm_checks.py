@@ -18,7 +18,7 @@ _HEADER = (
     "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "feature_names",
     "monotone_constraints", "feature_infos", "tree_sizes",
 )  # fmt: skip
-_OBJECTIVES = ("lambdarank", "rank_xendcg", "custom")
+_OBJECTIVES = re.compile(r"lambdarank|rank_xendcg|custom|regression(_l1)?|binary sigmoid:\d+(\.\d+)?")
 _LINEAR = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
 _LINES = (
     "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
@@ -26,21 +26,26 @@ _LINES = (
     "cat_threshold", "is_linear", *_LINEAR, "shrinkage",
 )  # fmt: skip
 _UNUSED = {"split_gain", "leaf_weight", "internal_value", "internal_weight"}  # scores do not depend on these values
-_NUMBERS = re.compile(r"-?\d+(\.\d*)?(e[-+]?\d+)?( -?\d+(\.\d*)?(e[-+]?\d+)?)*")
+_NUMBER = r"-?\d+(\.\d*)?(e[-+]?\d+)?"
+_NUMBERS = {
+    infinite: re.compile(f"({each})( ({each}))*") for infinite, each in ((False, _NUMBER), (True, f"{_NUMBER}|-?inf"))
+}
 _WHOLES = re.compile(r"-?\d{1,10}( -?\d{1,10})*")
 _INFO = re.compile(r"none|\[[-+.\de]+:[-+.\de]+\]|-?\d+(:-?\d+)*")
 _TAIL = re.compile(
     r"\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: .*\]\n)*\nend of parameters\n"
-    r"(\npandas_categorical:null\n?)?"
+    r"(\npandas_categorical:(null|\[[^\n]*\])\n?)?",
+    re.ASCII,
 )
 
 
 def check_lightgbm(text: str, features: int) -> None:
     """Check that the text is a complete model with `features` features that LightGBM can load safely."""
-    if odd := re.search(r"[^\n -~]", text):
-        bad_value("text", "be printable ASCII", repr(odd[0]))
     head, blank, rest = text.partition("\n\n")
     body, end, tail = rest.partition("end of trees\n")
+    unnamed = re.sub(r"(?m)^feature_names=.*$", "", head)  # only names of features may have other letters
+    if odd := re.search(r"[^\n -~]", unnamed + body) or re.search(r"[^\n\S ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]", text):
+        bad_value("text", "be printable ASCII", repr(odd[0]))
     if not blank or not end:
         bad_value("file", "contain a header, trees and `end of trees`", "a truncated or different file")
     sizes = _header(head.split("\n"), features)
@@ -67,8 +72,9 @@ def _header(lines: list[str], features: int) -> list[int]:
     for name, only in (("num_class", 1), ("num_tree_per_iteration", 1), ("max_feature_idx", features - 1)):
         check_integer(name, values[name], only, only)
     check_integer("label_index", values.get("label_index", "0"), 0, _MOST)
-    if values.get("objective", "custom") not in _OBJECTIVES:
-        bad_value("objective", f"be one of {', '.join(_OBJECTIVES)}", repr(values["objective"][:40]))
+    if not _OBJECTIVES.fullmatch(values.get("objective", "custom")):
+        must = "be lambdarank, rank_xendcg, custom, regression, regression_l1 or binary"
+        bad_value("objective", must, repr(values["objective"][:40]))
     for name in ("feature_names", "feature_infos"):
         if (count := len(values[name].split(" "))) != features:
             bad_value(name, f"have {features} values", count)
@@ -98,7 +104,9 @@ def _tree(block: str, place: int, features: int) -> None:
     _numbers(values, "shrinkage", 1)
     check_range("split_feature", _wholes(values, "split_feature", leaves - 1), 0, features - 1)
     _children(_wholes(values, "left_child", leaves - 1), _wholes(values, "right_child", leaves - 1), leaves)
-    kinds, thresholds = _wholes(values, "decision_type", leaves - 1), _numbers(values, "threshold", leaves - 1)
+    kinds = _wholes(values, "decision_type", leaves - 1)
+    # An infinite threshold divides the missing values from all others.
+    thresholds = _numbers(values, "threshold", leaves - 1, infinite=True)
     # Bit 0: categorical; bit 1: missing values go left; bits 2 and 3: kind of missing values, 0 to 2.
     check_range("decision_type", kinds, 0, 11)
     _categories(values, sets, thresholds[kinds % 2 == 1])
@@ -160,14 +168,15 @@ def _values(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _numbers(values: dict[str, str], name: str, count: int) -> NDArray[np.float64]:
+def _numbers(values: dict[str, str], name: str, count: int, infinite: bool = False) -> NDArray[np.float64]:
     text = " ".join(values[name].split())
     if name in _UNUSED:
         text = re.sub(r"-?(inf|nan)", "0", text)
-    if text and not _NUMBERS.fullmatch(text):
-        bad_value(name, "be numbers", repr(text[:40]))
+    if text and not _NUMBERS[infinite].fullmatch(text):
+        odd = next(word for word in text.split(" ") if not _NUMBERS[infinite].fullmatch(word))
+        bad_value(name, "be numbers", repr(odd[:40]))
     found = np.array(text.split(), dtype=np.float64)
-    if len(found) != count or not np.isfinite(found).all():
+    if len(found) != count or not (infinite or np.isfinite(found).all()):
         bad_value(
             name, f"be {count} finite numbers", f"{len(found)} numbers, {np.isfinite(found).sum()} of them finite"
         )

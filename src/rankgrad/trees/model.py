@@ -24,9 +24,8 @@ from rankgrad.models.folder import (
     write_metrics,
 )
 from rankgrad.models.protocol import Contributions, Exported, TrainedModel
+from rankgrad.trees.foreign_models import booster_of, categories_of_frame, checked_booster, features_of, names_of
 from rankgrad.trees.frameworks import import_framework
-from rankgrad.trees.lightgbm_checks import check_lightgbm
-from rankgrad.trees.xgboost_checks import checked_xgboost
 
 KIND = "trees"
 _ROWS = 16_384  # number of rows of a sparse matrix that become dense at a time
@@ -40,7 +39,7 @@ class TreeModel(TrainedModel):
     unit: ClassVar[str] = "tree"
     importance_methods: ClassVar[tuple[str, ...]] = ("gain", "split")
 
-    booster: Any  # booster of the framework
+    booster: Any  # booster of the framework; `from_booster` finds the other values
     framework: str  # `lightgbm` or `xgboost`
     features: int  # number of feature columns
     settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
@@ -48,6 +47,27 @@ class TreeModel(TrainedModel):
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per tree; empty after `load`
     zero_missing: bool = False  # True if 0 is a missing value; this is so if XGBoost trained on a sparse matrix
     trained_missing: bool | None = None  # True if the training lists had missing values; None if this is unknown
+
+    def __post_init__(self) -> None:
+        found, framework = booster_of(self.booster)
+        if (framework, features_of(found, framework)) != (self.framework, self.features):
+            got = f"{features_of(found, framework)} features of {framework}"
+            bad_value("booster", f"have {self.features} features, and be of {self.framework}", got)
+        self.booster = found
+        if self.feature_names is None:
+            self.feature_names = names_of(self.booster, self.framework)
+
+    @classmethod
+    def from_booster(cls, booster: Any) -> "TreeModel":
+        """Return a model of trees that LightGBM or XGBoost trained without rankgrad, with all methods of a model.
+
+        Args:
+            booster: booster or fitted estimator of LightGBM or XGBoost, or the path of a model file.
+        """
+        found, framework = booster_of(booster)
+        model = cls(found, framework, features_of(found, framework))
+        model.categories = categories_of_frame(found, framework)
+        return model
 
     @property
     def takes_missing(self) -> bool:
@@ -159,8 +179,8 @@ class TreeModel(TrainedModel):
         """
         rows = self._rows(dense(features))
         if self.framework == "xgboost":
-            kinds = self.booster.feature_types
-            matrix = import_framework("xgboost").DMatrix(rows, feature_types=kinds, enable_categorical=True)
+            about = {"feature_names": self.booster.feature_names, "feature_types": self.booster.feature_types}
+            matrix = import_framework("xgboost").DMatrix(rows, **about, enable_categorical=True)
             found = self.booster.predict(matrix, pred_contribs=True)
             return np.asarray(found, dtype=np.float64)
         if "\nis_linear=1\n" in self.booster.model_to_string(num_iteration=1):
@@ -187,10 +207,12 @@ class TreeModel(TrainedModel):
         """Read boosted trees from their folder. No content of the folder is run or unpickled.
 
         Args:
-            folder: folder that `save` wrote.
+            folder: folder that `save` wrote, or a model file of LightGBM (text) or XGBoost (JSON).
             device: no effect on trees.
         """
         folder = Path(folder)
+        if folder.is_file():
+            return cls.from_booster(folder)
         config = read_config(folder)
         name = config.get("framework")
         if config.get("kind") != KIND or name not in [*FILES]:
@@ -208,7 +230,7 @@ class TreeModel(TrainedModel):
             bad_value(f"features in {folder / CONFIG}", "be an integer of at least 1", repr(features)[:40])
         if not isinstance(settings, dict):
             bad_value(f"settings in {folder / CONFIG}", "be a JSON object", repr(settings)[:40])
-        booster = _booster(path, content, name, features)
+        booster = checked_booster(path, content, name, features)
         model = cls(booster, name, features, settings, read_metrics(folder))
         model.feature_names = feature_names_of(folder, features)
         model.categories = categories_of(folder, features)
@@ -216,17 +238,3 @@ class TreeModel(TrainedModel):
         trained_missing = config.get("trained_missing")
         model.trained_missing = trained_missing if isinstance(trained_missing, bool) else None
         return model
-
-
-def _booster(path: Path, content: bytes, name: str, features: int) -> Any:
-    """Check a model file of trees, and read the booster. Without the check, wrong indices could crash the framework."""
-    package = import_framework(name)
-    try:
-        if name == "lightgbm":
-            text = content.decode()
-            check_lightgbm(text, features)
-            return package.Booster(model_str=text)
-        return package.Booster(model_file=bytearray(checked_xgboost(content, features)))
-    except Exception as error:  # the frameworks raise different errors
-        got = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path} must be a valid model of {name}; got the error: {got}") from error

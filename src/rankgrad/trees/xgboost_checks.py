@@ -47,7 +47,7 @@ def checked_xgboost(content: bytes, features: int) -> bytes:
     _booster(learner["gradient_booster"], features)
     if len(_wholes("version", parts["version"])) != 3:
         bad_value("version", "be three numbers", parts["version"])
-    return json.dumps(model).encode()
+    return json.dumps(model, ensure_ascii=False).encode()
 
 
 def _learner(given: Any, features: int) -> None:
