@@ -72,7 +72,7 @@ BAD = {
     ),
     "native for a net": (
         recipe(losses={"N": "native:lambdarank"}),
-        "losses.N: loss must be a loss of rankgrad.losses (native",
+        "losses.N: loss must be a loss of rankgrad (native",
     ),
     "own loss": (with_trees(losses={"L": "sofmax"}), "models.Trees.losses.L: loss must be a known name; got 'sofmax'"),
     "no own loss": (with_trees(losses={}), "models.Trees.losses: value must have at least one entry; got none"),

@@ -1,6 +1,7 @@
 """The estimator around boosted trees: training, stopping, settings, errors."""
 
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -199,6 +200,14 @@ def test_missing_values_are_the_trees_own_business(framework):
         ({"metric": "nDGC@10"}, "nDCG"),
         ({"num_leave": 3}, "parameter must be a parameter of lightgbm; got 'num_leave'; did you mean 'num_leaves'"),
         ({"epochs": 3}, "epochs must be given as trees; got epochs=3"),
+        ({"categorical_feature": [0]}, "categorical_feature must be given as categorical; got"),
+        ({"cat_feature": [0]}, "cat_feature must be given as categorical; got"),
+        ({"eval_at": [5]}, r"eval_at must be given as metric \(such as metric='nDCG@5'\); got eval_at=\[5\]"),
+        ({"framework": "xgboost", "enable_categorical": True}, "enable_categorical must be given as categorical; got"),
+        ({"label_gain": [0, 1]}, "label_gain must not be given with a loss of rankgrad, which has no such parameter"),
+        ({"framework": "xgboost", "ndcg_exp_gain": False}, "ndcg_exp_gain must not be given with a loss of rankgrad"),
+        ({"loss": "rank_xendcg"}, "loss must be given as 'native:rank_xendcg', because it is no loss of rankgrad"),
+        ({"framework": "xgboost", "loss": "rank:ndcg"}, "loss must be given as 'native:rank:ndcg', because it is"),
         ({"smooth": 0.5}, "smooth must be None for losses other than softmax and listnet; got 0.5 for lambdarank"),
         ({"loss": "softmax", "smooth": 2}, "smooth must be None, 'drawn' or a number from 0 to 1; got 2"),
         ({"loss": "native:lambdarank", "smooth": 0.5}, "smooth must be None for a native objective; got 0.5"),
@@ -208,6 +217,26 @@ def test_missing_values_are_the_trees_own_business(framework):
 def test_bad_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         TreeRanker(**settings).fit(X, Y, qid=QID)
+
+
+def test_parameters_of_objectives_are_accepted_with_native_losses():
+    pytest.importorskip("lightgbm")
+    settings = {"loss": "native:lambdarank", "holdout": 0.0}
+    plain, linear = (quick(**settings, **gain).fit(X, Y, qid=QID) for gain in ({}, {"label_gain": [0, 1, 2, 3]}))
+    assert (plain.predict(X) != linear.predict(X)).any()
+
+
+@pytest.mark.parametrize("loss", ["listnet", "xe_ndcg"])
+def test_weights_of_lists_without_effect_are_said(loss):
+    of_lists = 1.0 + QID % 3
+    ranker = quick(loss=loss, trees=3, holdout=0.0)
+    with pytest.warns(UserWarning, match=f"one weight for all its documents, which has no effect, because {loss}"):
+        weighted = ranker.fit(X, Y, qid=QID, sample_weight=of_lists).predict(X)
+    np.testing.assert_allclose(weighted, ranker.fit(X, Y, qid=QID).predict(X), rtol=1e-4, atol=1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranker.fit(X, Y, qid=QID, sample_weight=of_lists + (X[:, 0] > 0))
+        quick(loss="softmax", trees=3, holdout=0.0).fit(X, Y, qid=QID, sample_weight=of_lists)
 
 
 def test_bad_input(tmp_path):

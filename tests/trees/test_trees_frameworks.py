@@ -49,6 +49,17 @@ def test_lightgbms_two_interfaces_grow_the_same_trees(weighted):
         lgb.train({"objective": objective("lambdarank"), **shared}, lgb.Dataset(x, y), num_boost_round=1)
 
 
+def test_an_objective_of_the_other_framework_is_refused_in_one_sentence():
+    lgb, xgb = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    x, y, sizes = grouped(X, Y, QID)
+    with pytest.raises(TypeError, match=r"dtrain must be an xgboost\.DMatrix.*objective\(loss, 'lightgbm'\)\); got"):
+        lgb.LGBMRanker(objective=objective("softmax", "xgboost"), verbosity=-1).fit(x, y, group=sizes)
+    data = xgb.DMatrix(x, y)
+    data.set_group(sizes)
+    with pytest.raises(TypeError, match=r"y_pred must be scores.*objective\(loss, 'xgboost'\)\); got DMatrix"):
+        xgb.train({}, data, 1, obj=objective("softmax", "lightgbm"))
+
+
 def test_it_is_lightgbms_own_lambdarank_but_for_the_norm():
     pytest.importorskip("lightgbm")
     shared = {"trees": 20, "holdout": 0.0, "num_leaves": 8, "min_data_in_leaf": 3, "threads": 1}

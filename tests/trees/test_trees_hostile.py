@@ -18,7 +18,7 @@ SETTINGS = {
         {}, {"linear_tree": True}, {"boosting": "dart", "patience": None}, {"boosting": "rf", "bagging_freq": 1,
         "bagging_fraction": 0.5, "loss": "native:lambdarank"}, {"monotone_constraints": [1, 0, 0, -1]},
         {"zero_as_missing": True}, {"min_gain_to_split": 1e9}, {"interaction_constraints": "[0,1],[2,3]"},
-        {"loss": "native:rank_xendcg", "num_leaves": 31}, {"categorical_feature": "0,1", "min_data_per_group": 3},
+        {"loss": "native:rank_xendcg", "num_leaves": 31}, {"categorical": [0, 1], "min_data_per_group": 3},
     ),
     "xgboost": (
         {}, {"booster": "dart", "rate_drop": 0.5}, {"num_parallel_tree": 3, "subsample": 0.5}, {"base_score": 0.3},

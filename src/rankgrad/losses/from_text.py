@@ -103,6 +103,9 @@ def parse_loss(text: str) -> TextLoss:
         Traceback (most recent call last):
         ValueError: loss must be a known name; got 'lamdaloss'; did you mean 'lambdaloss'?
     """
+    if isinstance(text, str) and text.startswith("native:"):
+        must = "be a loss of rankgrad (native objectives are for trees: use TreeRanker, or the model lightgbm)"
+        bad_value("loss", must, repr(text))
     terms = weighted_terms("loss", text)
     if len(terms) == 1 and terms[0][0] is None:
         return _one(text)

@@ -17,7 +17,7 @@ from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.data.sparse_rows import Features, dense, replace_column
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
@@ -140,7 +140,6 @@ def measure_importance(
         seed: random seed of the shuffles.
         within_lists: True to shuffle a feature within each list.
     """
-    one_of("method", method, METHODS)
     if method not in ("permutation", *model.importance_methods):
         known = " or ".join(map(repr, ("permutation", *model.importance_methods)))
         bad_value("method", f"be {known} for {type(model).__name__}", repr(method))

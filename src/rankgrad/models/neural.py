@@ -72,9 +72,6 @@ class NeuralKind(RankerKind):
         Args:
             settings: settings of `rankgrad.training.Settings`.
         """
-        if str(settings.get("loss", "")).startswith("native:"):
-            must = "be a loss of rankgrad.losses (native objectives exist only for trees)"
-            bad_value("loss", must, repr(settings["loss"]))
         Settings.of(dict(settings)).check()
 
     def describe(self, settings: Mapping[str, Any]) -> str:

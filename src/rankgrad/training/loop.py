@@ -82,7 +82,7 @@ def train(
     settings.check()
     callbacks = _checked(callbacks)
     texts = settings.to_json()
-    check_training_labels(data, texts["loss"], None if validation is None else texts["metric"])
+    check_training_labels(data, texts["loss"], None if validation is None else texts["metric"], weights)
     folder = None if out is None else Path(out)
     if folder is not None and not resume and (folder / LAST).exists():
         bad_value(str(folder), "be a new folder, unless the run is resumed", "a folder that already contains a run")

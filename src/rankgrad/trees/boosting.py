@@ -38,6 +38,7 @@ from rankgrad.trees.validation import TreeValidator, validation_metric
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
 NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
 PREFIX = "native:"
+_ONLY_NATIVE = {"rank_xendcg", *NATIVE["xgboost"]}  # lambdarank is also a loss of rankgrad
 
 
 class TreeSpec(NamedTuple):
@@ -101,7 +102,7 @@ def boost(
     if init_model is not None:
         _check_init(init_model, spec, data)
     metric = None if validation is None else validation_metric(spec.metric)[0]
-    check_training_labels(data, loss_text(spec.loss), metric)
+    check_training_labels(data, loss_text(spec.loss), metric, weights)
     functions = [callbacks] if callable(callbacks) else list(callbacks)
     for callback in functions:
         library = str(getattr(callback, "__module__", "")).partition(".")[0]
@@ -134,6 +135,8 @@ def check_tree_loss(spec: TreeSpec) -> None:
         spec: settings of the run.
     """
     if spec.native is None:
+        if isinstance(spec.loss, str) and spec.loss in _ONLY_NATIVE:
+            bad_value("loss", f"be given as {PREFIX + spec.loss!r}, because it is no loss of rankgrad", repr(spec.loss))
         objective(spec.loss, spec.framework, hessian=spec.hessian, loss_lr=spec.loss_lr, smooth=spec.smooth)
         return
     one_of("native objective", spec.native, NATIVE[spec.framework])

@@ -219,7 +219,7 @@ class TreeRanker(RowRanker):
         given = {name: getattr(self, name) for name in TreeSpec._fields if name not in ("threads", "params")}
         spec = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))
         check_tree_loss(spec)
-        check_params(spec.params, spec.framework)
+        check_params(spec.params, spec.framework, spec.native is not None)
         return spec
 
 

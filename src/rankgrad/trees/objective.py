@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.losses.custom import as_loss
 from rankgrad.losses.from_text import TextLoss
 from rankgrad.trees.hessians import CLOSED, FlatProblem, LossForm, closed_form, size_of_gradient
@@ -117,6 +117,9 @@ class LightGBMObjective(TreeObjective):
             weight: document weights `(documents,)`, or None.
             group: lengths of the lists, `(lists,)`.
         """
+        if hasattr(y_pred, "get_uint_info"):
+            must = "be scores or a lightgbm.Dataset (for XGBoost, use objective(loss, 'xgboost'))"
+            bad_type("y_pred", must, type(y_pred).__name__)
         where = "fit"
         if hasattr(y_pred, "get_group"):
             where, data = "lightgbm.Dataset", y_pred
@@ -131,6 +134,9 @@ class XGBoostObjective(TreeObjective):
 
     def __call__(self, preds: Array, dtrain: Any) -> Any:
         """Return the gradient and the diagonal of the Hessian for XGBoost in float32."""
+        if not hasattr(dtrain, "get_uint_info"):
+            must = "be an xgboost.DMatrix, as in xgboost.train (for LightGBM, use objective(loss, 'lightgbm'))"
+            bad_type("dtrain", must, type(dtrain).__name__)
         pointers = dtrain.get_uint_info("group_ptr")
         if not len(pointers):
             bad_value("dtrain", "have lists (qid= or group=), because a ranking loss needs lists", "no lists")
@@ -188,8 +194,6 @@ def objective(
 
 
 def _loss(loss: Any) -> TextLoss:
-    if isinstance(loss, str) and loss.startswith("native:"):
-        bad_value("loss", "be one of rankgrad.losses (only TreeRanker takes native objectives)", repr(loss))
     found = as_loss(loss)
     found.only_joint("trees")
     return found

@@ -17,7 +17,24 @@ ALIASES = {
     "n_jobs": "threads", "num_threads": "threads", "num_thread": "threads", "nthread": "threads", "nthreads": "threads",
 }  # fmt: skip
 # Parameters of LightGBM that have a different name in `TreeRanker`.
-_OURS = {"num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads"}
+_OURS = {
+    "num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads",
+    "categorical_feature": "categorical", "eval_at": "metric (such as metric='nDCG@5')",
+}  # fmt: skip
+# Parameters of XGBoost's estimator that have a different name in `TreeRanker`.
+_OURS_OF_XGBOOST = {"enable_categorical": "categorical", "feature_types": "categorical"}
+# Parameters that only objectives of the framework use.
+_OBJECTIVE = {
+    "lightgbm": {
+        "label_gain", "lambdarank_truncation_level", "lambdarank_norm", "lambdarank_position_bias_regularization",
+        "sigmoid", "is_unbalance", "scale_pos_weight", "reg_sqrt", "boost_from_average",
+    },
+    "xgboost": {
+        "lambdarank_pair_method", "lambdarank_num_pair_per_sample", "lambdarank_normalization",
+        "lambdarank_score_normalization", "lambdarank_unbiased", "lambdarank_bias_norm", "ndcg_exp_gain",
+        "scale_pos_weight",
+    },
+}  # fmt: skip
 # Parameters of XGBoost that XGBoost's estimator does not have, or that have a different name there.
 _XGBOOST = {
     "eta", "lambda", "alpha", "min_split_loss", "updater", "refresh_leaf", "process_type", "top_k", "feature_selector",
@@ -67,14 +84,15 @@ def own_names(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def check_params(params: dict[str, Any], framework: str) -> None:
-    """Check that all parameters exist in LightGBM or XGBoost and are not settings of `TreeRanker`.
+def check_params(params: dict[str, Any], framework: str, native: bool) -> None:
+    """Check that all parameters exist in LightGBM or XGBoost, have an effect, and are not settings of `TreeRanker`.
 
     This check is necessary because the frameworks ignore unknown parameters.
 
     Args:
         params: parameters of the framework.
         framework: `"lightgbm"` or `"xgboost"`.
+        native: True if the loss is an objective of the framework.
     """
     if not params:
         return
@@ -88,6 +106,12 @@ def check_params(params: dict[str, Any], framework: str) -> None:
             bad_value(name, f"be given as {settings[name]}", f"{name}={params[name]!r}")
         if name not in names:
             bad_value("parameter", f"be a parameter of {framework}", mistyped(name, sorted(names)))
+        used_by = {
+            alias for each in _OBJECTIVE[framework] for alias in (aliases(each) if framework == "lightgbm" else {each})
+        }
+        if name in used_by and not native:
+            must = "not be given with a loss of rankgrad, which has no such parameter (a loss `native:...` may have it)"
+            bad_value(name, must, f"{name}={params[name]!r}")
 
 
 def seed_of(seed: int, segment: int) -> int:
@@ -151,10 +175,7 @@ def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
 
 
 def _xgboost_names() -> tuple[set[str], dict[str, str]]:
-    """Return the names of all parameters of XGBoost, and an empty mapping.
-
-    The mapping is empty because `TreeRanker.plan` has already rejected the parameters that `TreeRanker` sets.
-    """
+    """Return the names of all parameters of XGBoost, and a mapping as in `_lightgbm_names`."""
     import xgboost
 
-    return {*inspect.signature(xgboost.XGBModel.__init__).parameters, *_XGBOOST}, {}
+    return {*inspect.signature(xgboost.XGBModel.__init__).parameters, *_XGBOOST}, _OURS_OF_XGBOOST
