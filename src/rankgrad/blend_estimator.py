@@ -247,7 +247,9 @@ def _check_ranker(ranker: Any) -> None:
     """Check that a ranker of a blend is a fitted estimator with `predict`."""
     if isinstance(ranker, type) or not callable(getattr(ranker, "predict", None)):
         got = ranker.__name__ if isinstance(ranker, type) else type(ranker).__name__
-        bad_type("rankers", "be fitted rankers, or fitted estimators with a method predict", got)
+        loaded = "Ranker.load or TreeRanker.load returns a ranker"
+        hint = f" ({loaded})" if isinstance(ranker, TrainedModel) else ""
+        bad_type("rankers", f"be fitted rankers{hint}, or fitted estimators with a method predict", got)
     if hasattr(ranker, "fit"):
         check_is_fitted(ranker)
 

@@ -12,6 +12,7 @@ from rankgrad.models.auto import ensemble, final_model, portfolio, run, stored_l
 from rankgrad.models.auto.search import AutoSearch, SearchSettings, reserve
 from rankgrad.models.registry import kind_or_default, load
 from rankgrad.parallel.process_pool import Pool, Task, run_in_this_process
+from rankgrad.trees.model import TreeModel
 
 METRIC = "nDCG@10"
 
@@ -196,6 +197,20 @@ def test_a_candidate_that_fails_is_shown(lists, quick, tmp_path):
         patch.setattr("rankgrad.models.auto.search.PORTFOLIO", tuple(broken))
         with pytest.raises(ValueError, match="the search must finish at least one training; got no finished training"):
             searched(lists.train, tmp_path / "c", trials=1)
+
+
+def test_a_candidate_that_cannot_be_loaded_does_not_end_the_search(lists, quick, tmp_path, monkeypatch):
+    def damaged(model, folder, *, save=TreeModel.save):
+        save(model, folder)
+        if model.framework == "lightgbm":
+            (folder / "model.txt").write_text("tree\n")
+
+    monkeypatch.setattr(TreeModel, "save", damaged)
+    result = searched(lists.train, tmp_path / "a")
+    failed = [row for row in result.leaderboard if row["note"].startswith("failed: ")]
+    assert failed
+    assert all("model.txt must match its hash" in row["note"] for row in failed)
+    assert result.model.score_lists(lists.test).shape == lists.test.labels.shape
 
 
 def test_the_memory_limit_leaves_candidates_out(lists, quick, tmp_path):

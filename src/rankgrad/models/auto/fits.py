@@ -89,13 +89,22 @@ def run_fit(fit: Fit) -> bool:
         if not np.isfinite(scores).all():
             raise ValueError("the scores are not finite")
     except Exception as error:  # errors of frameworks have their own classes; the leaderboard shows the message
-        write_failure(fit, str(error).strip().partition("\n")[0] or type(error).__name__, time.time() - begun)
+        write_failure(fit, _first_line(error), time.time() - begun)
         return True
     model.save(folder / _MODEL)
+    try:
+        read_model(folder)  # otherwise a file that cannot be read would end the search when the ensemble is made
+    except ValueError as error:
+        write_failure(fit, _first_line(error), time.time() - begun)
+        return True
     np.save(folder / _SCORES, scores.astype(np.float32), allow_pickle=False)
     facts = FitResult(round(time.time() - begun, 4), model.kept, stopped, fit.key)
     write_json(folder / _FACTS, facts._asdict(), seal=True)  # written last: a folder without it is not finished
     return True
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def write_failure(fit: Fit, message: str, seconds: float = 0.0) -> None:
