@@ -43,8 +43,15 @@ def test_lists_are_held_out_by_seed_and_query():
     assert 60 < often < 140  # a fifth of the time
 
 
-def test_only_lists_that_can_tell_rankers_apart_are_held_out():
-    assert queries(lists(10, same=range(5))) <= set("56789")
+def test_held_out_lists_are_like_all_lists():
+    data = lists(60, same=range(20))
+    kept, held = held_out(data, 0.2, 0)
+    assert ((held < 20).sum(), len(held)) == (4, 12)
+    assert np.array_equal(np.sort(np.concatenate([kept, held])), np.arange(60))
+    telling = data.take(np.arange(20, 60))
+    assert queries(telling) == {query for query in queries(data) if int(query) >= 20}  # the others do not matter
+    assert held_out(lists(3, same=[2]), 0.9, 0)[0].size == 1
+    assert held_out(lists(20, same=range(1, 20)), 0.2, 0)[1].size == 0  # the only list that tells rankers apart
     assert held_out(lists(4, same=range(4)), 0.5, 0)[1].size == 0
     assert held_out(lists(1), 0.9, 0)[1].size == 0
     assert held_out(lists(2), 0.9, 0)[0].size == 1

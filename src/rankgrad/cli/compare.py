@@ -24,7 +24,7 @@ _ID = 14  # maximum number of characters of a document id, so that two lists fit
 @with_table_options
 def compare(
     table: TableOptions,
-    a: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
+    a: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
     data: Annotated[
         str | None, typer.Option(help="Data set name, folder, file or cache (default: training data of the models).")

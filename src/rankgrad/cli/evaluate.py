@@ -14,7 +14,7 @@ from rankgrad.cli.terminal_tables import METRICS, print_metrics
 @with_table_options
 def evaluate(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
     data: Annotated[
         str | None, typer.Option(help="Data set name, folder, file or cache (default: the model's training data).")
     ] = None,

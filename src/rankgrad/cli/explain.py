@@ -14,7 +14,7 @@ from rankgrad.cli.table_options import TableOptions, with_table_options
 @with_table_options
 def explain(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
     query: Annotated[str, typer.Option(help="Query id of the list (a value, not a column).")],
     documents: Annotated[
         tuple[str, str] | None,

@@ -7,7 +7,7 @@ import typer
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
     out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx or model.pt2.")],
     format: Annotated[
         str | None,

@@ -24,7 +24,7 @@ _ROWS = 16_384  # number of documents per block
 @with_table_options
 def predict(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or a model file of LightGBM or XGBoost.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
     file: Annotated[Path, typer.Argument(help="LETOR file, table, cache or text:path=...; - is standard input.")],
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
     format: Annotated[

@@ -57,11 +57,11 @@ def train(
     model: Annotated[str | None, _setting("Ranker, see `rankgrad list models`", "mlp")] = None,
     loss: Annotated[str | None, _setting("Loss, see `rankgrad list losses`", "lambdaloss")] = None,
     preprocess: Annotated[str | None, _setting("Preprocessing: log1p, quantile, clip=10, none", "standardise")] = None,
-    epochs: Annotated[str | None, _setting("Maximum number of epochs, or of trees", "100", "<int>")] = None,
+    epochs: Annotated[str | None, _setting("Number of epochs or trees", "100; trees: 500", "<int>")] = None,
     batch_size: Annotated[str | None, _setting("Number of lists per batch", "64", "<int>")] = None,
-    lr: Annotated[str | None, _setting("Learning rate", "0.001", "<float>")] = None,
+    lr: Annotated[str | None, _setting("Learning rate", "0.001; trees: the framework's", "<float>")] = None,
     metric: Annotated[str | None, _setting("Validation metric; selects the epoch", "nDCG@10")] = None,
-    patience: Annotated[str | None, _setting("Maximum epochs without improvement", "20", "<int>")] = None,
+    patience: Annotated[str | None, _setting("Epochs without improvement", "20; trees: 50", "<int>")] = None,
     seed: Annotated[str | None, _setting("Random seed", "0", "<int>")] = None,
     device: Annotated[str | None, _setting("auto, cpu or cuda", "auto")] = None,
     batch_documents: Annotated[
@@ -118,10 +118,10 @@ def train(
         typer.Option("--set", help="Setting of the chosen kind of ranker; repeatable.", metavar="name=value"),
     ] = None,
     init_model: Annotated[
-        Path | None, typer.Option(help="Folder of a model to start from, or a model file of LightGBM or XGBoost.")
+        Path | None, typer.Option(help="Model to start from.")
     ] = None,
     help_all: Annotated[
-        bool, typer.Option("--help-all", help="Show all settings.", is_eager=True, callback=help_all)
+        bool, typer.Option("--help-all", help="Also show options of tables and settings.", is_eager=True, callback=help_all)
     ] = False,
 ) -> None:
     """Train a ranker, save the best epoch, and evaluate the model on test lists.

@@ -19,13 +19,14 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
     """Choose lists to hold out, by seed and query id. Return the indices of the training and the held-out lists.
 
     The lists are sorted by a hash of the seed and the query id, and the first lists are held out. So the choice does
-    not depend on the order of the lists, and it changes little if lists are added. A list is held out only if its
-    labels differ, because otherwise every order of the list has the same metric. The number of held-out lists is
-    rounded. At least one list remains for training.
+    not depend on the order of the lists, and it changes little if lists are added. The share is the same for lists in
+    which labels differ and for other lists, such as lists without a relevant document. So a metric of the held-out
+    lists is comparable with its value on new lists. The numbers of lists are rounded. At least one list remains for
+    training. No list is held out if no list with different labels would be: every order of the others is equally good.
 
     Args:
         data: training lists.
-        share: number of lists to hold out, as a share of the lists in which labels differ; at least 0 and below 1.
+        share: share of the lists to hold out; at least 0 and below 1.
         seed: random seed of the choice.
 
     Example:
@@ -38,11 +39,14 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
         array([7, 5])
     """
     check_share(share)
-    differ = lists_with_different_labels(data)
-    count = min(round(share * len(differ)), len(data) - 1)
-    order = query_order(data, differ, seed) if count > 0 else differ[:0]
-    chosen = np.sort(order[:count])
-    return np.setdiff1d(np.arange(len(data)), chosen), chosen
+    everything, differ = np.arange(len(data)), lists_with_different_labels(data)
+    chosen = differ[:0]
+    for lists in (differ, np.setdiff1d(everything, differ)):
+        count = min(round(share * len(lists)), len(data) - len(chosen) - 1)
+        if count < 1:
+            break
+        chosen = np.concatenate([chosen, query_order(data, lists, seed)[:count]])
+    return np.setdiff1d(everything, chosen), np.sort(chosen)
 
 
 def lists_with_different_labels(data: Dataset) -> Lists:
