@@ -117,11 +117,10 @@ def train(
         list[str] | None,
         typer.Option("--set", help="Setting of the chosen kind of ranker; repeatable.", metavar="name=value"),
     ] = None,
-    init_model: Annotated[
-        Path | None, typer.Option(help="Model to start from.")
-    ] = None,
+    init_model: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
     help_all: Annotated[
-        bool, typer.Option("--help-all", help="Also show options of tables and settings.", is_eager=True, callback=help_all)
+        bool,
+        typer.Option("--help-all", help="Also show options of tables and settings.", is_eager=True, callback=help_all),
     ] = False,
 ) -> None:
     """Train a ranker, save the best epoch, and evaluate the model on test lists.
