@@ -1,10 +1,13 @@
 """Settings of Sphinx for the documentation site; `docs/build_site.py` prepares its sources and runs it."""
 
+import re
 import shutil
 import sys
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
 
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent / "src")]
@@ -99,8 +102,16 @@ def skip_foreign(app: Any, what: str, name: str, thing: Any, skip: bool, options
     return True if module and not module.startswith("rankgrad") else None
 
 
+def unlink_metrics(app: Any, tree: nodes.document) -> None:
+    """Make plain text of links such as `mailto:nDCG@10`: reStructuredText reads a metric with a cutoff as address."""
+    for link in [*tree.findall(nodes.reference)]:
+        if re.fullmatch(r"mailto:[^.]+", link.get("refuri", "")):
+            link.replace_self(link.children)
+
+
 def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", copy_mathjax)
     app.connect("autodoc-process-docstring", describe_arguments, priority=400)  # before napoleon
     app.connect("autodoc-skip-member", skip_foreign)
+    app.connect("doctree-read", unlink_metrics)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

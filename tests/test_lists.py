@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -156,12 +157,35 @@ BAD = {
     "scores must be a tensor or an array of numbers; got dict": lambda: as_lists({}, S),
     "scores must be real numbers; got torch.complex64": lambda: as_lists(S.to(torch.complex64), S),
     "labels must have the shape of scores, (2, 3); got (6,)": lambda: as_lists(S, S.reshape(-1)),
-    "weights must have the shape of scores, (2, 3); got (2, 1)": lambda: as_lists(S, S, weights=S[:, :1]),
+    "labels must have the shape of scores, (2, 3, 1); got (2, 3); scores.squeeze(-1) has the shape of labels": lambda: (
+        as_lists(S[..., None], S)
+    ),
+    "labels must have the shape of scores, (2, 3); got (2, 3, 1); labels.squeeze(-1) has the shape of scores": lambda: (
+        as_lists(S, S[..., None])
+    ),
+    "weights must have the shape of scores, (2, 3); got (2, 1); for one weight per list, use "
+    "weights.expand_as(scores)": lambda: as_lists(S, S, weights=S[:, :1]),
+    "weights must have the shape of scores, (2, 3); got (2,); for one weight per list, use "
+    "weights[..., None].expand_as(scores)": lambda: as_lists(S, S, weights=S[:, 0]),
+    "weights must have the shape of scores, (3,); got (2,); for one weight per list, use "
+    "weights.repeat_interleave(offsets.diff())": lambda: as_lists(
+        FLAT, FLAT, weights=FLAT[:2], offsets=torch.tensor([0, 1, 3])
+    ),
+    "weights must be finite and at least 0; got -1": lambda: as_lists(FLAT, FLAT, weights=FLAT - 1),
+    "weights must be finite and at least 0; got nan": lambda: as_lists(FLAT, FLAT, weights=FLAT * math.nan),
+    "labels must be at least 0; got -1; is the mask inverted? It must be True for a document and False for padding": (
+        lambda: as_lists(FLAT, torch.tensor([2, 0, -1]), mask=torch.tensor([False, False, True]), lowest_label=0)
+    ),
     "mask must be boolean, True for a real document; got torch.int64": lambda: as_lists(S, S, mask=S.long()),
     "mask must have the shape of scores, (2, 3); got (3,)": lambda: as_lists(S, S, mask=FLAT.bool()),
     "mask must be None if offsets are given; got both": lambda: as_lists(FLAT, FLAT, mask=FLAT.bool(), offsets=[0, 3]),
     "offsets must not decrease; got [0, 2, 1, 3]": lambda: as_lists(FLAT, FLAT, offsets=[0, 2, 1, 3]),
     "offsets must run from 0 to the number of documents, 3; got 0 to 4": lambda: as_lists(FLAT, FLAT, offsets=[0, 4]),
+    "offsets must run from 0 to the number of documents, 3; got 1 to 2; these look like list lengths: offsets are the "
+    "cumulative sums of the lengths, with a leading 0": lambda: as_lists(FLAT, FLAT, offsets=[1, 2]),
+    "offsets must run from 0 to the number of documents, 3; got 1 to 3; is the leading 0 missing?": lambda: as_lists(
+        FLAT, FLAT, offsets=[1, 3]
+    ),
     "offsets must be integers; got torch.float32": lambda: as_lists(FLAT, FLAT, offsets=[0.0, 3.0]),
     "offsets must be one-dimensional with lists + 1 entries; got (1, 2)": lambda: as_lists(
         FLAT, FLAT, offsets=[[0, 3]]
@@ -195,6 +219,18 @@ def test_bad_input_is_told_in_one_sentence(sentence):
 def test_a_label_that_padding_hides_is_nobodys_business():
     labels = torch.tensor([0.0, math.nan, -1.0])
     as_lists(FLAT, labels, mask=torch.tensor([True, False, False]), lowest_label=0)
+    as_lists(FLAT, FLAT, weights=labels, mask=torch.tensor([True, False, False]))
+
+
+def test_lists_of_one_document_are_told_unless_they_are_useful():
+    column = torch.zeros(4, 1, requires_grad=True)
+    with pytest.warns(UserWarning, match=r"scores of shape \(n, 1\) are n lists .* use scores.squeeze\(-1\)"):
+        losses.softmax(column, torch.ones(4, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        losses.mse(column, torch.ones(4, 1))
+        losses.softmax(column, torch.ones(4, 1), mask=torch.ones(4, 1, dtype=torch.bool))
+        metrics.ndcg(column, torch.ones(4, 1))
 
 
 @pytest.mark.parametrize(

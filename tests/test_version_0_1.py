@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from paths import TESTS
 from programs import run_here as run
+from safetensors.torch import load_file
 from tiny_study import one_thread
 
 import rankgrad as rg
@@ -41,15 +42,24 @@ def test_models_score_as_they_did(folder, name):
     assert estimator.load(folder / name).predict(rows, qid=qid) == expected
 
 
+def distance(a, b):
+    """The largest difference of a weight."""
+    return max(float((a[name] - b[name]).abs().max()) for name in {*a, *b})
+
+
 @pytest.mark.parametrize("data", [(), ("--data", "file.txt")], ids=["as noted", "named again"])
 def test_a_run_that_was_stopped_is_resumed_with_the_lists_it_had(folder, data, tmp_path, monkeypatch):
     shutil.copytree(folder / "stopped", tmp_path / "stopped")
     shutil.copy(folder / "file.txt", tmp_path)
     monkeypatch.chdir(tmp_path)
     told = run("train", "--resume", *data, "--epochs", 6, "--out", "stopped")
+    settings = ("--model", "linear", "--loss", "lambdaloss", "--preprocess", "standardise")
+    run("train", *settings, "--data", "file.txt", "--epochs", 6, "--out", "new")
     assert "of 6 epochs" in told
-    left, right = ((top / "model.safetensors").read_bytes() for top in (tmp_path / "stopped", folder / "whole"))
-    assert left == right
+    folders = (tmp_path / "stopped", folder / "whole", tmp_path / "new")
+    resumed, whole, new = (load_file(each / "model.safetensors") for each in folders)
+    assert distance(resumed, whole) < 1e-5  # 0 on a processor that rounds like the one of the recording
+    assert distance(new, whole) > 1e-3  # the rule of today holds out other lists
     assert "nDCG@10" in run("evaluate", "stopped", "--split", "validation")
 
 

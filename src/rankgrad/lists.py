@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.list_checks import check_labels, check_offsets, check_weights, warn_of_single_documents, wrong_shape
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -123,20 +124,23 @@ def as_lists(
     offsets: Any = None,
     weights: Any = None,
     lowest_label: float | None = None,
+    allow_single: bool = False,
 ) -> Lists:
     """Check the arguments that every loss and metric takes, and return them as `Lists`.
 
     Scores in half precision are converted to float32, and float64 stays float64. Labels get the dtype of the scores.
-    Values (NaN labels, labels below `lowest_label`, decreasing offsets) are checked on the CPU only, because on a GPU
-    these checks would force a synchronisation.
+    Values (NaN labels, labels below `lowest_label`, NaN or negative weights, decreasing offsets) are checked on the CPU
+    only, because on a GPU these checks would force a synchronisation. Scores may have any values.
 
     Args:
         scores: scores `(..., n)`, or `(documents,)` with `offsets`, or a jagged nested tensor.
         labels: labels in the shape of `scores`, in any integer or floating-point dtype.
         mask: boolean mask in the shape of `scores`.
         offsets: integers `(lists + 1,)` that start at 0, never decrease, and end at the number of documents.
-        weights: document weights in the shape of `scores`.
+        weights: document weights in the shape of `scores`, at least 0.
         lowest_label: smallest allowed label; None for no limit.
+        allow_single: True if lists with one document are useful. If False, scores `(lists, 1)` without a mask give a
+            warning, because a loss that compares documents learns nothing from them.
     """
     scores, offsets = _unnest("scores", scores, offsets)
     scores = _real("scores", scores)
@@ -152,8 +156,13 @@ def as_lists(
         bad_value("scores", "have at least one dimension", "a scalar")
     elif mask is not None:
         mask = _mask(mask, scores)
-    if values_are_cheap(labels):
-        _check_labels(labels if mask is None else labels[mask], lowest_label)
+    elif not allow_single:
+        warn_of_single_documents(scores)
+    if mask is None or values_are_cheap(mask):
+        if values_are_cheap(labels):
+            check_labels(labels, mask, lowest_label)
+        if weights is not None and values_are_cheap(weights):
+            check_weights(weights, mask)
     return Lists(scores, labels, mask, offsets, weights)
 
 
@@ -303,7 +312,7 @@ def _aligned(name: str, value: Any, scores: Tensor, offsets: Any) -> Tensor:
         value = value.to(torch.uint8)  # binary labels
     value = _same_device(name, _real(name, value), scores)
     if value.shape != scores.shape:
-        bad_value(name, f"have the shape of scores, {tuple(scores.shape)}", tuple(value.shape))
+        wrong_shape(name, value, scores, offsets)
     return value
 
 
@@ -312,7 +321,7 @@ def _mask(mask: Any, scores: Tensor) -> Tensor:
     if mask.dtype != torch.bool:
         bad_type("mask", "be boolean, True for a real document", mask.dtype)
     if mask.shape != scores.shape:
-        bad_value("mask", f"have the shape of scores, {tuple(scores.shape)}", tuple(mask.shape))
+        wrong_shape("mask", mask, scores)
     return _same_device("mask", mask, scores)
 
 
@@ -326,11 +335,7 @@ def _offsets(offsets: Any, scores: Tensor) -> Tensor:
     if offsets.dim() != 1 or offsets.numel() == 0:
         bad_value("offsets", "be one-dimensional with lists + 1 entries", tuple(offsets.shape))
     if values_are_cheap(offsets):
-        if int(offsets[0]) != 0 or int(offsets[-1]) != scores.shape[0]:
-            must = f"run from 0 to the number of documents, {scores.shape[0]}"
-            bad_value("offsets", must, f"{int(offsets[0])} to {int(offsets[-1])}")
-        if bool((offsets.diff() < 0).any()):
-            bad_value("offsets", "not decrease", offsets.tolist() if offsets.numel() < 20 else "decreasing offsets")
+        check_offsets(offsets, scores.shape[0])
     return offsets
 
 
@@ -338,16 +343,6 @@ def _same_device(name: str, value: Tensor, scores: Tensor) -> Tensor:
     if value.device != scores.device:
         bad_value(name, f"be on the device of scores, {scores.device}", value.device)
     return value
-
-
-def _check_labels(labels: Tensor, lowest: float | None) -> None:
-    if labels.numel() == 0:
-        return
-    low, high = (float(value) for value in labels.detach().aminmax())
-    if not np.isfinite(low + high):
-        bad_value("labels", "be finite", high if np.isfinite(low) else low)
-    if lowest is not None and low < lowest:
-        bad_value("labels", f"be at least {lowest:g} (mark padding with mask, not with a label)", f"{low:g}")
 
 
 def _longest(offsets: Tensor) -> int:

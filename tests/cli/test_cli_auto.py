@@ -32,6 +32,9 @@ def test_auto_saves_a_model_that_all_commands_read(tmp_path):
     assert "nDCG@10" in run("evaluate", out)
     found = json.loads((out / "metrics.json").read_text())["test"]["nDCG@10"]
     assert found == pytest.approx(models.load(out).evaluate(test, ["nDCG@10"])["nDCG@10"])
+    assert "the calibration was fitted on the training lists" in run("calibrate", out)  # `auto` also trains on these
+    assert "the calibration" not in run("calibrate", out, "--split", "test")
+    (out / "calibration.json").unlink()
     again = run(*QUICK, "--out", out)  # everything is already trained
     assert "model: " in again
     assert (models.load(out).score_lists(test) == scores).all()

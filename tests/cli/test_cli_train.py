@@ -97,7 +97,8 @@ def test_every_setting_is_an_option_with_its_default():
             assert option.help.endswith("Default: nan for trees, otherwise error.")
             continue
         default = "none" if field.default in (None, ()) else str(field.default)
-        assert option.help.endswith(f"({default})"), f"--{field.name} must show the default {default}"
+        shown = rf"\({re.escape(default)}(; trees: [^)]+)?\)$"
+        assert re.search(shown, option.help), f"--{field.name} must show the default {default}"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -175,7 +176,10 @@ def test_a_folder_with_a_train_file_alone_trains(tmp_path, letor):
     assert "held out from train" in told
     assert "test lists" not in told
     said = complaints("evaluate", tmp_path / "a", "--data", folder)  # the folder has no test part
-    assert said == [f"split must be a split of {folder} (train); got no test or validation lists"]
+    assert said == [
+        "data must name lists that the model has not seen, such as data=held_out.parquet; got "
+        f"{folder}, which has no test or validation lists (split=train uses the train lists)"
+    ]
     assert "nDCG@10" in rankgrad("evaluate", tmp_path / "a", "--data", folder, "--split", "train")
 
 
@@ -227,7 +231,9 @@ def test_what_a_loss_has_learned_is_said(tmp_path):
 def test_a_loss_that_is_not_finite_is_one_sentence(tmp_path):
     done = invoke("train --lr 1e30 --loss mse --epochs 9 --data", TINY, "--out", tmp_path / "a")
     assert done.exit_code == 1
-    assert re.fullmatch(r"rankgrad: the (loss|scores) must be .*; got .*; last good checkpoint: .*\n", done.stderr)
+    *epochs, told = done.stderr.splitlines()  # rounding on this processor decides whether an epoch ends before
+    assert re.fullmatch(r"rankgrad: the (loss|scores) must be .*; got .*; last good checkpoint: .*", told)
+    assert [line for line in epochs if not line.startswith("epoch ")] == []
 
 
 def test_scores_are_those_of_the_model_in_file_order(run, letor, tmp_path, monkeypatch):

@@ -7,11 +7,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import typer
 from programs import finished, run_here
 from tiny_study import no_processes
 from typer.testing import CliRunner
 
-from rankgrad.cli import app, main
+from rankgrad.cli import app, main, option_synonyms
 from rankgrad.cli.data_source import DataSource
 from rankgrad.cli.overwrite import remove_run
 from rankgrad.experiments import load_recipe
@@ -259,6 +260,30 @@ def test_messages_name_options_as_they_are_typed(tmp_path, monkeypatch, main_her
     assert "or rankgrad convert --no-docids" in told  # train has no such option
     told = complaint("train", "--data", "synthetic:lists=0,seed=1", "--out", "a")
     assert "--seed" not in told  # a spec is text of the user
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        (["train", "--learning-rate", "0.1"], "--lr"),
+        (["train", "--num_boost_round", "10"], "--epochs"),
+        (["train", "--early-stopping-rounds=5"], "--patience"),
+        (["predict", "runs/a", "x.csv", "--output", "y.csv"], "--out"),
+        (["auto", "--time-limit", "60"], "--minutes"),
+        (["text", "index", "--output", "a"], "--out"),
+    ],
+)
+def test_names_of_other_programs_lead_to_our_options(words, ours, main_here):
+    code, told = main_here(*words)
+    assert code == 2
+    assert re.search(rf"no such option.*{ours}\b", told, re.IGNORECASE | re.DOTALL), told
+
+
+def test_every_suggested_option_belongs_to_a_command():
+    commands = typer.main.get_command(app).commands
+    commands = [*commands.values(), *commands["text"].commands.values()]
+    options = {name for command in commands for each in command.params for name in each.opts}
+    assert {*option_synonyms._OPTION_OF.values()} <= options
 
 
 def test_recipes_are_listed_with_their_data_sets():

@@ -31,6 +31,13 @@ def blocks(page):
     return FENCE.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
 
 
+def loss_rows(page):
+    """Rows of the table of losses of a page about another library: their name, our text, the third column."""
+    text = (ROOT / "docs" / "coming-from" / f"{page}.md").read_text(encoding="utf-8").partition("## Losses")[2]
+    lines = [line.strip("| ").split(" | ") for line in text.partition("\n##")[0].splitlines() if line.startswith("| ")]
+    return [(theirs, ours.strip("`"), third) for theirs, ours, third in lines[2:]]
+
+
 def run_page(page, folder, shorter=None, given=()):
     """Run the blocks of a page in a folder; the names that its Python defines, and the output of each command.
 

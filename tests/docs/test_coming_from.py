@@ -10,8 +10,8 @@ from math import exp, log, log2, sqrt
 
 import pytest
 import torch
-from page_blocks import run_page
-from paths import ROOT, SHARED
+from page_blocks import loss_rows, run_page
+from paths import SHARED
 from tiny_encoder import tiny_encoder
 
 from rankgrad.losses import parse_loss
@@ -19,13 +19,6 @@ from rankgrad.losses import parse_loss
 SCORES = [0.4, 1.7, -0.6, 0.9, 0.1, -1.3]
 TIES_AT_RANDOM = ("tfr-038", "tfr-069")  # TF-Ranking broke ties of labels at random there
 TIED, UNTIED = [1, 0, 2, 0, 1, 2], [3, 0, 2, 5, 1, 4]
-
-
-def rows(page):
-    """Rows of the table of losses: their name, our text, the third column."""
-    text = (ROOT / "docs" / "coming-from" / f"{page}.md").read_text(encoding="utf-8").partition("## Losses")[2]
-    lines = [line.strip("| ").split(" | ") for line in text.partition("\n##")[0].splitlines() if line.startswith("| ")]
-    return [(theirs, ours.strip("`"), third) for theirs, ours, third in lines[2:]]
 
 
 def ours(text, scores, labels):
@@ -154,8 +147,8 @@ def ptranking(name, scores, labels):
     return {"ListNet": list_net, "ListMLE": list_mle, "ApproxNDCG": approx_ndcg}[name](scores, labels)
 
 
-LOOPS = [("allrank", allrank, row) for row in rows("allrank")]
-LOOPS += [("pt-ranking", ptranking, row) for row in rows("pt-ranking")]
+LOOPS = [("allrank", allrank, row) for row in loss_rows("allrank")]
+LOOPS += [("pt-ranking", ptranking, row) for row in loss_rows("pt-ranking")]
 
 
 @pytest.mark.parametrize(("page", "loops", "row"), LOOPS, ids=[f"{page}: {row[0]}" for page, _, row in LOOPS])
@@ -192,7 +185,7 @@ def counts(unit, values, labels, mask):
     return values.sum(), (documents > 0).sum(), (documents > 0).sum()
 
 
-@pytest.mark.parametrize("row", rows("rax"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", loss_rows("rax"), ids=lambda row: row[0])
 def test_rax(row):
     theirs, text, unit = row
     data, tested = recorded("rax.json"), 0
@@ -215,7 +208,7 @@ def test_rax(row):
     assert tested
 
 
-@pytest.mark.parametrize("row", rows("tf-ranking"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", loss_rows("tf-ranking"), ids=lambda row: row[0])
 def test_tf_ranking(row):
     theirs, text, unit = row
     name, tested = re.match("`(.*?)`", theirs)[1].lower(), 0
@@ -262,7 +255,7 @@ def encoder(tmp_path_factory):
     return package.CrossEncoder(str(folder), num_labels=1, device="cpu").eval()
 
 
-@pytest.mark.parametrize("row", rows("sentence-transformers"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", loss_rows("sentence-transformers"), ids=lambda row: row[0])
 def test_sentence_transformers(encoder, row):
     from sentence_transformers.cross_encoder import losses
 

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
+from rankgrad.cli import app
 from rankgrad.cli.compare import _lists
-from rankgrad.cli.compare import compare as command
 from rankgrad.cli.data_source import DataSource
 from rankgrad.data import Dataset, load, synthetic
 from rankgrad.experiments.comparison import ComparedQuery, RankedDocument, compare, compare_scores, top_documents
@@ -45,9 +44,6 @@ def folders(tmp_path_factory, data):
 
 
 def rankgrad_compare(*arguments):
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command("compare")(command)
-    app.callback()(lambda: None)
     return CliRunner().invoke(app, ["compare", *map(str, arguments)])
 
 
@@ -180,6 +176,11 @@ def test_what_is_wrong_is_said_in_a_sentence(folders, b, options, message):
     done = rankgrad_compare(folders / "a", folders / b, *options)
     with pytest.raises(ValueError, match=message):
         raise done.exception
+
+
+def test_two_models_are_compared(folders):
+    with pytest.raises(ValueError, match=r"get two models \(for more rankers, use `rankgrad experiment` .*got 3"):
+        raise rankgrad_compare(folders / "a", folders / "b", folders / "c").exception
 
 
 def test_data_must_be_clear(folders, tmp_path):

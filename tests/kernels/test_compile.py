@@ -12,7 +12,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.func import grad, vmap
 
-from rankgrad import backend, losses
+from rankgrad import backend, losses, relax
 from rankgrad.kernels.op import FAMILIES
 
 # Other branches of the same functions, for the cheaper `torch.func`.
@@ -108,15 +108,35 @@ def test_flat_lists_compile_with_a_kernel(loss):
     flat_lists_of_several_sizes_compile_into_one_graph(loss)
 
 
-@pytest.mark.parametrize("name", ["lambdaloss", "neural_ndcg"])
-def test_lists_of_other_widths_reuse_compiled_code(name):
+# Their formulas have loops over the ranks, or derivatives that read the scores.
+OF_ANY_WIDTH = {
+    "lambdaloss": partial(losses.lambdaloss, k=3),
+    "neural_ndcg": partial(losses.neural_ndcg, k=3),
+    "smooth_ndcg": partial(losses.smooth_ndcg, k=3, alpha=20.0, stop_gradient=False),
+    "AP with smoothi": losses.relaxed("AP", relax.smoothi(alpha=20.0)),
+    "RR with sigmoid_ranks": losses.relaxed("RR", relax.sigmoid_ranks(temperature=0.01)),  # has factors of 0
+    "ERR with neural_sort": losses.relaxed("ERR@3", relax.neural_sort()),
+}
+
+
+@pytest.mark.parametrize("layout", ["padded", "flat"])
+@pytest.mark.parametrize("name", OF_ANY_WIDTH)
+def test_lists_of_other_widths_reuse_compiled_code(name, layout):
     """Two graphs: one for the width of the first batch, and one for all other widths."""
-    call, counter = partial(getattr(losses, name), k=3), CompileCounterWithBackend("aot_eager")
+    call, counter = OF_ANY_WIDTH[name], CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(call, fullgraph=True, backend=counter)
     for width in (5, 8, 13, 20):
-        scores, labels = torch.linspace(0, 1, 2 * width).view(2, width), torch.arange(2 * width).view(2, width) % 3
-        with backend("auto"):
-            torch.testing.assert_close(compiled(scores, labels), call(scores, labels))
+        scores, labels = torch.linspace(0, 1, 2 * width).sin(), torch.arange(2 * width) % 3
+        lists = {"offsets": torch.tensor([0, width, 2 * width])}
+        if layout == "padded":
+            scores, labels, lists = scores.view(2, width), labels.view(2, width), {}
+        results = []
+        for function in (call, compiled):
+            leaf = scores.clone().requires_grad_()
+            with backend("auto"):
+                value = function(leaf, labels, **lists)
+            results.append((value.detach(), *torch.autograd.grad(value, leaf)))
+        torch.testing.assert_close(*results)
     assert counter.frame_count == 2
 
 

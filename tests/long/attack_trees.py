@@ -15,7 +15,7 @@ from rankgrad.trees.model import FILES
 from rankgrad.trees.xgboost_checks import checked_xgboost
 
 _FILES = 100  # edited files per attempt; those that pass the checks are scored in another process
-_CATEGORIES = {"categorical_feature": "0,1", "min_data_per_group": 5, "cat_smooth": 1, "num_leaves": 8}
+_CATEGORIES = {"categorical": [0, 1], "min_data_per_group": 5, "cat_smooth": 1, "num_leaves": 8}
 _KINDS = {
     "lightgbm": (
         {},

@@ -128,7 +128,14 @@ def test_print():
     ("terms", "error", "told"),
     [
         ([], ValueError, r"terms must contain at least one pair \(weight, loss\); got none"),
-        (["softmax"], TypeError, r"terms must be pairs \(weight, loss\); got 'softmax'"),
+        (
+            [[(0.7, "softmax"), (0.3, bce)]],
+            TypeError,
+            "terms must be separate arguments, as in .*; got a list of pairs",
+        ),
+        ([("softmax", 0.7)], TypeError, r"terms must be pairs \(weight, loss\), with the weight first"),
+        ([(1, LearnDCG)], TypeError, r"loss must be an object or a function, such as LearnDCG\(\); got the class"),
+        (["softmax"], TypeError, r"terms must be pairs \(weight, loss\), as in .*; got 'softmax'"),
         ([(0, softmax)], ValueError, "weight must be a finite number above 0; got 0"),
         ([(True, softmax)], ValueError, "weight must be a finite number above 0; got True"),
         ([(float("nan"), softmax)], ValueError, "weight must be a finite number above 0; got nan"),

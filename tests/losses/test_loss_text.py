@@ -1,5 +1,6 @@
 """Losses as text: what is understood, and what is said about the rest."""
 
+import re
 import warnings
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 import rankgrad as rg
 from rankgrad import losses
-from rankgrad.losses import parse_loss
+from rankgrad.losses import from_text, parse_loss
 
 SCORES, LABELS = torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 2.0]])
 
@@ -30,6 +31,9 @@ def test_a_text_is_its_loss(text, expected):
     ("text", "told"),
     [
         ("lamdaloss", "did you mean 'lambdaloss'"),
+        ("InfoNCE", "loss must be a known name; got 'infonce'; did you mean 'softmax'?"),
+        ("cross-entropy", "did you mean 'softmax' or 'bce'"),
+        ("mean_squared_error_loss", "did you mean 'mse'"),
         ("mse@3", "mse does not support a cutoff"),
         ("rmse", "loss must contain the option levels, as in rmse:levels=...; got 'rmse'"),
         ("approx_ndcg:temprature=1", "did you mean 'temperature'"),
@@ -45,6 +49,21 @@ def test_a_text_is_its_loss(text, expected):
 def test_what_is_wrong_is_one_sentence(text, told):
     with pytest.raises(ValueError, match=told):
         parse_loss(text)
+
+
+def test_names_of_other_libraries_mean_losses_that_exist():
+    for name, ours in from_text._ELSEWHERE.items():
+        assert name == re.sub("[-_]|loss$", "", name)
+        assert not {name} & {known.replace("_", "") for known in from_text.KNOWN}, name
+        for each in ours:
+            parse_loss(each)
+
+
+def test_a_loss_without_weights_refuses_them():
+    for text in ("approx_ndcg", "relaxed:metric=AP,operator=neural_sort", "0.5*softmax+0.5*approx_ndcg"):
+        with pytest.raises(ValueError, match=r"weights must be None for .*(approx_ndcg|relaxed)"):
+            parse_loss(text)(SCORES, LABELS, weights=torch.ones(1, 3))
+    parse_loss("softmax")(SCORES, LABELS, weights=torch.ones(1, 3))
 
 
 @pytest.mark.parametrize(("text", "way"), [("learndcg:gumbel=2", "joint"), ("learndcg@3:ADAPT=heldout", "heldout")])

@@ -186,7 +186,8 @@ def test_unique_softmax_has_a_gradient_where_its_value_does_not_fit():
 
 
 # The gain 2^200 of `unique_softmax` is not divided by an ideal, and no float32; a network of 5 grades refuses others.
-@each_loss([case for case in NAMED if case.name != "unique_softmax" and "published" not in case.id])
+# In `rmse`, labels above `levels` are an error.
+@each_loss([case for case in NAMED if case.name not in ("unique_softmax", "rmse") and "published" not in case.id])
 def test_large_labels_do_not_overflow(loss):
     lists = RaggedLists(((Document(1.0, 200.0), Document(2.0, 0.0), Document(0.5, 150.0)),), dtype=torch.float32)
     outcome = loss.outcome(lists.flat())
@@ -265,7 +266,10 @@ BAD = {
     "mask must be None if offsets are given; got both": ((FLAT, MARKS), {"mask": M[0], "offsets": [0, 3]}),
     "offsets must not decrease; got [0, 2, 1, 3]": ((FLAT, MARKS), {"offsets": torch.tensor([0, 2, 1, 3])}),
     "offsets must run from 0 to the number of documents, 3; got 0 to 2": ((FLAT, MARKS), {"offsets": [0, 2]}),
-    "offsets must run from 0 to the number of documents, 3; got 1 to 3": ((FLAT, MARKS), {"offsets": [1, 3]}),
+    "offsets must run from 0 to the number of documents, 3; got 1 to 3; is the leading 0 missing?": (
+        (FLAT, MARKS),
+        {"offsets": [1, 3]},
+    ),
     "offsets must not decrease; got [0, 3, 2, 3]": ((FLAT, MARKS), {"offsets": torch.tensor([0, 3, 2, 3]).byte()}),
     "offsets must be integers; got torch.float32": ((FLAT, MARKS), {"offsets": torch.tensor([0.0, 3.0])}),
     "offsets must be one-dimensional with lists + 1 entries; got (0,)": (
@@ -294,7 +298,7 @@ def test_bad_input_is_told_in_one_sentence(loss):
 
 
 GAINS = [case for case in PLAINEST if case.signal == "relevant"]
-GAINS += [case for case in PLAINEST if case.name.startswith("lambda")]
+GAINS += [case for case in PLAINEST if case.name.startswith("lambda") or case.name in ("bce", "rmse")]
 
 
 @each_loss(PLAINEST)
@@ -328,7 +332,20 @@ def test_weights_are_one_a_document(loss):
         loss.make()(S, Y, weights=torch.ones(2))
 
 
+@each_loss([case for case in NAMED if case.extras == ("weights",)])
+def test_a_weight_per_list_multiplies_its_value(loss):
+    """The four exceptions are those of the docstring of `rankgrad.losses`."""
+    scores, labels = torch.tensor([[0.3, 1.2, -0.4, 0.8]], dtype=torch.float64), torch.tensor([[1.0, 0.0, 2.0, 1.0]])
+    value, heavy = (loss.make()(scores, labels, weights=torch.full_like(scores, w)) for w in (1.0, 4.0))
+    times = {"listnet": 1.0, "xe_ndcg": 1.0, "rmse": 2.0}.get(loss.name, 4.0)
+    if loss.name == "poly1_softmax":
+        heavy += 3 * (value - losses.softmax(scores, labels))  # weights are not in the second term
+    torch.testing.assert_close(heavy, times * value)
+
+
 BAD_OPTIONS = {
+    "labels must be at most levels, 1; got 2": ("rmse", {"levels": 1}),
+    "levels must be a number of at least 1, the highest possible label; got 0": ("rmse", {"levels": 0}),
     "scheme must be one of 'ndcg1', 'ndcg2', 'ndcg2pp', 'arp1', 'arp2'; got 'ndcg3'": (
         "lambdaloss",
         {"scheme": "ndcg3"},
@@ -338,7 +355,10 @@ BAD_OPTIONS = {
         "lambdaloss",
         {"scheme": "arp1", "truncation": "sound"},
     ),
-    "metric must be one of 'nDCG', 'P', 'AP', 'RR'; got 'ERR'": ("lambdarank", {"metric": "ERR"}),
+    "metric must be one of 'nDCG', 'P', 'AP', 'RR'; got 'ERR', which this loss cannot use": (
+        "lambdarank",
+        {"metric": "ERR"},
+    ),
     "metric must have a cutoff, for example P@5; got P": ("lambdarank", {"metric": "P"}),
     "pairs must be one of 'any', 'both'; got 'all'": ("ranknet", {"pairs": "all"}),
     "targets must be one of 'sum', 'softmax'; got 'max'": ("listnet", {"targets": "max"}),
@@ -352,7 +372,6 @@ BAD_OPTIONS = {
         {"ties": "efron", "noise": torch.ones(1, 3)},
     ),
     "noise must have the shape of scores, (1, 3); got (2,)": ("listmle", {"ties": "random", "noise": torch.ones(2)}),
-    "levels must be the number of grades, at least 1; got 0": ("rmse", {"levels": 0}),
     "bins must be at least 2; got 1": ("list_ap", {"bins": 1}),
     "temperature must be above 0; got 0": ("approx_ndcg", {"temperature": 0}),
     "temperature must be above 0; got -1.0": ("neural_ndcg", {"temperature": -1.0}),
@@ -397,7 +416,8 @@ BAD_COMPOSITIONS = {
     "relaxation must be an operator such as rankgrad.relax.neural_sort(); got str": lambda: relaxed(
         metrics.AP, "neural_sort"
     ),
-    "metric must be a known name; got 'OPA'": lambda: relaxed(metrics.OPA, relax.neural_sort()),
+    "metric must be one of 'nDCG', 'DCG', 'RR', 'AP', 'P', 'R', 'ERR', 'ARP'; "
+    "got 'OPA', which this loss cannot use": lambda: relaxed(metrics.OPA, relax.neural_sort()),
     "labels must have the list lengths of scores; got [1, 2]": lambda: losses.softmax(nested([2, 1]), nested([1, 2])),
 }
 

@@ -107,3 +107,9 @@ def test_jagged_lists_and_no_lists():
     torch.testing.assert_close((value, gradient.values()), expected)
     value, gradient = value_and_grad(losses.softmax, torch.zeros(0, 3), torch.zeros(0, 3))
     assert (value.item(), gradient.shape) == (0.0, (0, 3))
+
+
+def test_the_loss_can_be_a_spec():
+    lists = batch(2, 5)
+    expected = value_and_grad(losses.lambdaloss, *lists, k=2, mu=0.0)
+    torch.testing.assert_close(value_and_grad("lambdaloss@2:mu=0", *lists), expected)

@@ -56,7 +56,7 @@ def test_parse(text, name, options):
         ("mlp@5", "without a cutoff"),
         ("mlp:width=3", r"option must be an option of mlp \(widths, .*\); got 'width'; did you mean 'widths'"),
         ("mlp:features=3", "option must be an option of mlp"),
-        ("linear:bias=1", "option must be an option of linear"),
+        ("linear:bias=1", "option must be left out, because linear has no options; got 'bias'"),
         ("smoothi-dnn:drop=1", "did you mean 'dropout'"),
         ("mlp:widths=0", "widths must be an integer, at least 1; got 0"),
         ("mlp:widths=8-0.5", "each value of widths must be an integer, at least 1; got 0.5"),

@@ -277,6 +277,18 @@ def test_soft_rank_against_simulation():
     torch.testing.assert_close(relax.soft_rank(sigma).permutation(SCORES), counted, rtol=0, atol=0.015)
 
 
+def test_mean_ranks_of_soft_rank_are_exact_if_the_comparisons_share_the_noise_of_a_document():
+    """One draw of noise per document: the means of the ranks are as computed, the probabilities are not."""
+    generator = torch.Generator().manual_seed(0)
+    sigma, draws = 0.7, 40_000
+    noisy = SCORES + sigma * torch.randn(draws, len(SCORES), generator=generator, dtype=torch.float64)
+    drawn = 1 + noisy.argsort(-1, descending=True).argsort(-1).double()
+    operator = relax.soft_rank(sigma)
+    torch.testing.assert_close(operator.ranks(SCORES), drawn.mean(0), rtol=0, atol=0.02)
+    counted = torch.stack([(drawn == r).double().mean(0) for r in range(1, len(SCORES) + 1)])
+    assert (operator.permutation(SCORES) - counted).abs().max() > 0.03
+
+
 def test_smoothi_takes_scores_as_they_are_in_its_indicators():
     scores, mask = SCORES.exp(), torch.ones(5, dtype=torch.bool)
     rows = relax.smoothi(alpha=2.0).indicators(scores, mask, 3)

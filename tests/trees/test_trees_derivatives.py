@@ -122,7 +122,7 @@ def test_hessians_by_choice():
     ("arguments", "message"),
     [
         (("lamdarank",), "did you mean 'lambdarank'"),
-        (("native:lambdarank",), "loss must be one of rankgrad.losses"),
+        (("native:lambdarank",), "loss must be a loss of rankgrad \\(native objectives are for trees"),
         ((3,), "loss must be a spec such as 'lambdaloss@5', a function or an nn.Module; got int"),
         (("learndcg:adapt=heldout",), "adapt must be 'joint' with trees; got 'heldout'"),
         (("softmax", "catboost"), "framework must be one of 'lightgbm', 'xgboost'; got 'catboost'"),

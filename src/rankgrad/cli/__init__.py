@@ -8,6 +8,7 @@ import typer
 
 from rankgrad.cli import shared_options, text
 from rankgrad.cli.option_names import as_typed, names_of
+from rankgrad.cli.option_synonyms import SuggestingCommand
 from rankgrad.cli.terminal_text import shown
 
 # Commands, in the order in which a new user needs them. Each module has a function of the same name.
@@ -61,8 +62,10 @@ def _start(
 
 for _command in COMMANDS:
     _name = _command.replace("-", "_")
-    _function = getattr(import_module(f"rankgrad.cli.{_name}"), _name)
-    app.command(_command)(shared_options.with_shared_options(_function))
+    _module = import_module(f"rankgrad.cli.{_name}")
+    _context = getattr(_module, "CONTEXT_SETTINGS", None)
+    _function = shared_options.with_shared_options(getattr(_module, _name))
+    app.command(_command, cls=SuggestingCommand, context_settings=_context)(_function)
 app.add_typer(text.app, name="text")
 
 

@@ -224,7 +224,7 @@ def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], sourc
             console.print(line, markup=False)
     if source.missing == NAN and not model.takes_missing:
         source = replace(source, missing=None)  # the lists had no NaN, and later lists with NaN are an error
-    source.keep(out)
+    replace(source, trained=("train", "validation")).keep(out)
     replace_model(model, out)
     console.print(f"model: {out}; search: {out / SEARCH}", markup=False)
     console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
@@ -24,15 +25,13 @@ def calibrate(
     ] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
     data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[str, described("Lists to fit on: train, validation or test", "validation")] = "validation",
+    split: Annotated[str | None, described("Lists to fit on: train, validation or test", "validation")] = None,
     method: Annotated[str, described("platt (logistic) or isotonic", "platt")] = "platt",
     target: Annotated[str, described("binary (relevant or not), or grade (each grade)", "binary")] = "binary",
     threshold: Annotated[float, described("For binary: labels above this value are relevant", "0")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also draw a reliability plot: .html, .svg or .png.")] = None,
-    missing: Annotated[
-        str | None, typer.Option(help="Number that replaces NaN and infinity; 'error' rejects them.")
-    ] = None,
+    missing: Missing = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Fit functions from scores to probabilities of relevance; save these functions in the folder of the model.
@@ -61,10 +60,10 @@ def calibrate(
         *([] if out is None else [partial(check_chart_path, out)]),
     )
     scorer = load_model(model, device)
-    parts, chosen = read_parts(scorer, model, given, split, table.regroup)
+    parts, chosen, use = read_parts(scorer, model, given, split, table.regroup, "validation")
     options: dict[str, Any] = {"method": method, "target": target, "threshold": threshold}
     with telling("calibrating"):
-        _warn_of_training_lists(chosen, parts)
+        _warn_of_training_lists(use)
         fitted = scorer.calibrate(parts[chosen], **options)
         tested = "test" if chosen != "test" and "test" in parts else None
         lists = parts[tested or chosen]
@@ -92,14 +91,13 @@ def calibrate(
         typer.echo(f"Wrote {path}.")
 
 
-def _warn_of_training_lists(chosen: str, parts: "dict[str, Dataset]") -> None:
+def _warn_of_training_lists(use: str | None) -> None:
     import warnings
 
-    if chosen == "train" and len(parts) > 1:
-        warnings.warn(
-            "the calibration was fitted on the training lists of the model: the probabilities are too extreme",
-            stacklevel=2,
-        )
+    if use in ("trained", "other fold"):
+        where = "on the training lists of the model" if use == "trained" else "on lists of another fold of the training"
+        advice = "use --data with lists that the model has not seen"
+        warnings.warn(f"the calibration was fitted {where}: the probabilities are too extreme ({advice})", stacklevel=2)
 
 
 def _measure(

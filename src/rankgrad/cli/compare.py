@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from rankgrad.cli.data_source import DataSource
     from rankgrad.experiments.comparison import ComparedQuery, Comparison
 
+CONTEXT_SETTINGS = {"allow_extra_args": True}  # so that the error about a third model names other commands
 DEFAULT = ["nDCG@10"]
 _ID = 14  # maximum number of characters of a document id, so that two lists fit in 80 columns
 
 
 @with_table_options
 def compare(
+    context: typer.Context,
     table: TableOptions,
     a: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
@@ -58,6 +60,9 @@ def compare(
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.registry import saved_kind
 
+    if context.args:
+        more = "for more rankers, use `rankgrad experiment` or `rankgrad.experiments.all_pairs`"
+        bad_value("compare", f"get two models ({more})", f"{2 + len(context.args)}")
     source: DataSource | None = None
 
     def found() -> None:
@@ -128,16 +133,15 @@ def _label(source: "DataSource") -> str:
 def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[str]:
     """Yield a warning for each compared model whose training may have used the evaluated lists."""
     from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.model_lists import training_use
 
     for folder in (a, b):
-        kept = DataSource.kept(folder)
-        if kept is None or kept.absolute().data != source.absolute().data:
-            continue
-        if kept.fold != source.fold:
-            yield f"{folder} was trained on fold {kept.fold}, which may contain {split} lists of fold {source.fold}"
-        elif split != "test":
-            how = "trained" if split == "train" else "selected"
-            yield f"the model {folder} was {how} on these lists"
+        use = training_use(folder, source, split)
+        if use == "other fold":
+            fold = getattr(DataSource.kept(folder), "fold", None)
+            yield f"{folder} was trained on fold {fold}, which may contain {split} lists of fold {source.fold}"
+        elif use is not None:
+            yield f"the model {folder} was {use} on these lists"
 
 
 def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str]) -> None:

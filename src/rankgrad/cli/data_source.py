@@ -33,6 +33,7 @@ _KINDS: dict[str, Any] = {
     "columns": dict,
     "regroup": bool,
     "sparse": bool,
+    "trained": list,
 }
 _TEXTS = ("features", "drop", "categorical")  # columns that are given as several names
 
@@ -52,6 +53,7 @@ class DataSource:
     regroup: bool = False  # True to accept rows of a query that are not adjacent
     format: str | None = None  # format of the file; None to choose it by the ending of its name
     sparse: bool = False  # True to read LETOR text as sparse matrices
+    trained: tuple[str, ...] = ("train",)  # parts on which the recorded model was trained
 
     def check(self, named_in: Path | None = None) -> None:
         """Check that the data of `--data` exists, without reading the data.
@@ -272,7 +274,8 @@ class DataSource:
         found = asdict(self)
         del found["format"]
         columns = {name: value for name, value in (found.pop("columns") or {}).items() if value}
-        given = {name: True for name in ("regroup", "sparse") if found.pop(name)}
+        given: dict[str, Any] = {name: True for name in ("regroup", "sparse") if found.pop(name)}
+        given |= {"trained": list(trained)} if (trained := found.pop("trained")) != DataSource.trained else {}
         return {**found, **({"columns": columns} if columns else {}), **given}
 
     @staticmethod
@@ -302,6 +305,7 @@ class DataSource:
         if wrong or "data" not in record or not 0 <= record.get("holdout", 0.0) < 1:
             bad_value(str(path), "record the data of a run (or use --data to name the data)", wrong or record)
         options = {name: value for name, value in record.items() if name != "columns"}
+        options |= {"trained": tuple(record["trained"])} if "trained" in record else {}
         source = replace(DataSource(**{"seed": None, **options}), cache=None)
         try:
             source = replace(source, columns=_columns(record["columns"]) if "columns" in record else None)
@@ -384,28 +388,35 @@ def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
     return sorted(set(found))
 
 
-def choose_split(source: DataSource, parts: dict[str, "Dataset"], split: str | None, given: bool) -> str:
-    """Return the part of `--data` to evaluate: the chosen split, otherwise test, otherwise validation.
+def choose_split(
+    source: DataSource,
+    parts: dict[str, "Dataset"],
+    split: str | None,
+    given: bool,
+    usual: tuple[str, ...] = ("test", "validation"),
+) -> str:
+    """Return the part of `--data` to use: the chosen split, otherwise the first part of `usual` that the data has.
 
-    A single file has no splits. If `--data` names a single file, all its lists are evaluated, as the part `train`.
+    A single file has no splits. If `--data` names a single file, all its lists are used, as the part `train`.
     Without `--data`, the file is the training file, and this rule does not apply.
     """
     from rankgrad.errors import bad_value
 
     if source.is_single and given and split not in parts:
         return "train"
-    if split is None:
-        if "test" in parts:
-            return "test"
-        if "validation" in parts:
-            warnings.warn(
-                "there are no test lists: the validation lists, which selected the model, are used", stacklevel=2
-            )
-            return "validation"
-    if split not in parts:
-        got = "no test or validation lists" if split is None else repr(split)
-        bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", got)
-    return split
+    if split is not None:
+        if split not in parts:
+            bad_value("split", f"be a split of {source.data} ({', '.join(parts)})", repr(split))
+        return split
+    found = next((part for part in usual if part in parts), None)
+    if found is None:
+        must = "name lists that the model has not seen, such as data=held_out.parquet"
+        got = f"{source.data}, which has no {' or '.join(usual)} lists"
+        bad_value("data", must, f"{got} (split={[*parts][-1]} uses the {[*parts][-1]} lists)")
+    if found != usual[0]:
+        why = f"the {found} lists, which selected the model, are used"
+        warnings.warn(f"there are no {usual[0]} lists: {why}", stacklevel=2)
+    return found
 
 
 def _columns(record: dict[str, Any]) -> "Columns":

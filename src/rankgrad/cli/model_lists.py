@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rankgrad.cli.data_source import DataSource
@@ -46,14 +46,22 @@ def read_lists(
         split: name of the split; None for test lists, or for validation lists if there are no test lists.
         regroup: True to accept rows of a query that are not adjacent.
     """
-    parts, chosen = read_parts(scorer, model, given, split, regroup)
-    return parts[chosen]
+    found = read_parts(scorer, model, given, split, regroup)
+    return found.parts[found.chosen]
+
+
+class ModelParts(NamedTuple):
+    """Parts of the data for a saved model."""
+
+    parts: "dict[str, Dataset]"  # lists, by the name of the part
+    chosen: str  # name of the chosen part
+    use: str | None  # use of this part in the training of the model, see `training_use`
 
 
 def read_parts(
-    scorer: "TrainedModel", model: Path, given: "DataSource | None", split: str | None, regroup: bool
-) -> tuple[dict[str, "Dataset"], str]:
-    """Read all parts of the data for a saved model; return the parts by name, and the name of the chosen part."""
+    scorer: "TrainedModel", model: Path, given: "DataSource | None", split: str | None, regroup: bool, *usual: str
+) -> ModelParts:
+    """Read all parts of the data for a saved model, and choose one; `usual` is as in `choose_split`."""
     from dataclasses import replace
 
     from rankgrad.cli.data_source import choose_split, telling
@@ -62,7 +70,28 @@ def read_parts(
     assert source is not None
     with telling(f"reading {source.data}"), no_columns_from_python(model):
         parts = source.hold_out(source.read(scorer))
-        return parts, choose_split(source, parts, split, given is not None)
+        chosen = choose_split(source, parts, split, given is not None, usual or ("test", "validation"))
+    return ModelParts(parts, chosen, training_use(model, source, chosen))
+
+
+def training_use(model: Path, source: "DataSource", split: str) -> str | None:
+    """Return the use of a split in the training of a model: `trained`, `selected`, `other fold`, or None for no use.
+
+    `other fold` means that the model was trained on another fold of the same data, which may contain these lists.
+
+    Args:
+        model: folder of the model.
+        source: data source of the split.
+        split: name of the split.
+    """
+    from rankgrad.cli.data_source import DataSource
+
+    kept = DataSource.kept(model)
+    if kept is None or kept.absolute().data != source.absolute().data:
+        return None
+    if kept.fold != source.fold:
+        return "other fold"
+    return "trained" if split in kept.trained else "selected" if split == "validation" else None
 
 
 @contextmanager

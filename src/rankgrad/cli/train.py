@@ -240,7 +240,7 @@ def _check(
     from rankgrad.cli.argument_checks import check_device, together
     from rankgrad.cli.data_source import KEPT
     from rankgrad.errors import bad_value
-    from rankgrad.models.registry import kind_of, saved_kind
+    from rankgrad.models.registry import saved_kind
 
     def named() -> None:
         if source is None:
@@ -249,7 +249,6 @@ def _check(
         source.check(None if given else out)
 
     together(
-        lambda: kind_of(settings.get("model", kind.models[0])),
         lambda: kind.check(settings),
         kind.check_installed,
         lambda: check_device(str(settings.get("device", "auto"))),

@@ -61,7 +61,7 @@ def tune(
     from rankgrad.cli.shared_options import one_line
     from rankgrad.errors import bad_value
     from rankgrad.experiments.tuning import Search
-    from rankgrad.models.registry import kind_of, kind_or_default
+    from rankgrad.models.registry import kind_or_default
 
     kept = dict(pair("set", text, parse_value) for text in fix or ())
     kept |= {"missing": missing} if missing in FILLS else {}
@@ -79,7 +79,6 @@ def tune(
     if jobs is not None and jobs < 1:
         bad_value("jobs", "be at least 1", jobs)
     together(
-        lambda: kind_of(model),
         kind.check_installed,
         search.check,
         source.check,

@@ -66,7 +66,8 @@ def approx_precision(
 ) -> Tensor:
     r"""Approximate precision: negative precision at k, computed with sigmoid ranks and a sigmoid cutoff.
 
-    .. math:: \ell(s, y) = -\frac{1}{k} \sum_{i:\, y_i > t} \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
+    .. math:: \ell(s, y) = -\frac{1}{k} \sum_{i:\, y_i > t} \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr), \quad
+              \pi_i = 1 + \sum_{j \ne i} \sigma\bigl((s_j - s_i) / \tau\bigr)
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -108,8 +109,9 @@ def approx_mrr(
     .. math:: \ell(s, y) = -\sum_{i:\, y_i > t} \frac{e^{s_i / \tau}}{\sum_{j:\, y_j > t} e^{s_j / \tau}}
               \frac{\sigma(\beta (k + \frac12 - \pi_i))}{\pi_i}
 
-    The relevant document with the highest score has the smallest rank. As the temperature decreases, the weight of this
-    document tends to 1, and the soft ranks tend to the exact ranks at the same rate.
+    pi_i is the soft rank of `approx_ndcg`. The relevant document with the highest score has the smallest rank. As the
+    temperature decreases, the weight of this document tends to 1, and the soft ranks tend to the exact ranks at the
+    same rate.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -153,6 +155,8 @@ def approx_ap(
 
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_{i:\, y_i > t} \frac{1}{\pi_i} \Bigl(1 + \sum_{j \ne i:\, y_j > t}
               \sigma\bigl((s_j - s_i) / \tau\bigr)\Bigr)\, \sigma\bigl(\beta (k + \tfrac12 - \pi_i)\bigr)
+
+    pi_i is the soft rank of `approx_ndcg`.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.

@@ -58,7 +58,7 @@ def as_loss(loss: Any) -> TextLoss:
         found: TextLoss = own_copy("loss", loss)
         return found
     if isinstance(loss, type):
-        bad_type("loss", f"be an object or a function, such as {loss.__name__}()", f"the class {loss.__name__}")
+        _refuse_class(loss)
     check_callable("loss", loss, "a spec such as 'lambdaloss@5', a function or an nn.Module")
     name = _known_name(loss)
     return CustomLoss(loss) if name is None else parse_loss(name)
@@ -90,19 +90,25 @@ def weighted_sum(*terms: tuple[float, str | Callable[..., Tensor]]) -> WeightedS
     """
     if not terms:
         bad_value("terms", "contain at least one pair (weight, loss)", "none")
+    if len(terms) == 1 and isinstance(terms[0], list | tuple) and terms[0] and isinstance(terms[0][0], list | tuple):
+        bad_type("terms", "be separate arguments, as in weighted_sum((0.7, 'softmax'), (0.3, bce))", "a list of pairs")
     return WeightedSum([_term(term) for term in terms])
 
 
 def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
     if not isinstance(term, list | tuple) or len(term) != 2:
-        bad_type("terms", "be pairs (weight, loss)", show(term))
+        bad_type("terms", "be pairs (weight, loss), as in weighted_sum((0.7, 'softmax'), (0.3, bce))", show(term))
     weight, loss = term
+    if (isinstance(weight, str) or callable(weight)) and isinstance(loss, int | float):
+        bad_type("terms", "be pairs (weight, loss), with the weight first", show(term))
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
         bad_value("weight", "be a finite number above 0", show(weight))
     if isinstance(loss, str):
         loss = parse_loss(loss)
     if isinstance(loss, TextLoss):
         loss.only_joint("a weighted sum")
+    if isinstance(loss, type):
+        _refuse_class(loss)
     if not callable(loss):
         bad_type("loss", "be a spec, a function or a module", type(loss).__name__)
     if isinstance(loss, TextLoss) or _known_name(loss) is not None:
@@ -110,6 +116,10 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
     # The loss is not copied: a sum has the same parameters as its terms.
     custom = CustomLoss(loss, copied=False)
     return float(weight), loss if custom.form == "flat" and custom._takes("mask") else custom
+
+
+def _refuse_class(loss: type) -> NoReturn:
+    bad_type("loss", f"be an object or a function, such as {loss.__name__}()", f"the class {loss.__name__}")
 
 
 class CustomLoss(TextLoss):
@@ -150,7 +160,7 @@ class CustomLoss(TextLoss):
         layout = lists.get("offsets") is not None or self._takes("mask")
         if self.form == "flat" and reduction != "none" and layout and self._takes("reduction"):
             return self._call(scores, labels, **lists, reduction=reduction)
-        found = as_lists(scores, labels, **lists)
+        found = as_lists(scores, labels, **lists, allow_single=True)
         values = {"flat": self._flat, "padded": self._padded, "list": self._each}[self.form](found)
         return found.reduce(self._in_graph(values, found.given.scores), reduction)
 

@@ -1,6 +1,7 @@
 """Make losses from specs, for the command line, recipes and saved models."""
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,28 @@ ADAPTS = ("joint", "heldout", "metric")
 LISTS = ("scores", "labels", "mask", "offsets", "weights", "noise", "reduction")
 # Losses by their name in lower case; `rankgrad.losses` adds everything in its `__all__`.
 KNOWN: dict[str, Callable[..., Any]] = {}
+# Our losses by their names in other libraries and papers, without `_` and `loss`, if they are not similar to our names.
+_ELSEWHERE = {
+    "ce": ("softmax",),
+    "crossentropy": ("softmax", "bce"),
+    "softmaxcrossentropy": ("softmax",),
+    "infonce": ("softmax",),
+    "kldiv": ("listnet",),
+    "sigmoidcrossentropy": ("bce",),
+    "pointwisesigmoid": ("bce",),
+    "bcewithlogits": ("bce",),
+    "binarycrossentropy": ("bce",),
+    "meansquared": ("mse",),
+    "meansquarederror": ("mse",),
+    "pointwisemse": ("mse",),
+    "pairwiselogistic": ("ranknet",),
+    "bpr": ("ranknet",),
+    "pairwisehinge": ("hinge",),
+    "marginranking": ("hinge",),
+    "ndcg": ("lambdaloss", "approx_ndcg", "smooth_ndcg"),
+    "map": ("approx_ap", "smooth_ap", "list_ap"),
+    "mrr": ("approx_mrr", "softmax"),
+}
 
 
 class TextLoss(nn.Module):
@@ -53,6 +76,11 @@ class TextLoss(nn.Module):
         """
         if self.warns and not torch.compiler.is_compiling():
             self._warn()
+        weights = lists.pop("weights", None)
+        if weights is not None:
+            if not self.takes_weights and not isinstance(self.function, WeightedSum):  # a sum names the loss
+                bad_value("weights", f"be None for {self}, which takes no weights", "weights")
+            lists["weights"] = weights
         return self.function(scores, labels, **self.options, **lists)
 
     def _warn(self) -> None:
@@ -120,7 +148,7 @@ def _one(text: str) -> TextLoss:
     """Make a loss from the spec of a single loss, not of a sum."""
     name, k, options = spell("loss", text)
     canonical = write(name, k, options)
-    one_of("loss", name, (*KNOWN, "relaxed"))
+    _check_name(name)
     samples, adapt = _samples(options), options.pop("adapt", None)
     function, options = (_relaxed(k, options), {}) if name == "relaxed" else _function(KNOWN[name], k, options)
     weights = takes_weights(function)
@@ -136,6 +164,14 @@ def _one(text: str) -> TextLoss:
     if samples is not None:
         loss.only_joint("gumbel")  # finite differences of the loss would measure the noise
     return loss
+
+
+def _check_name(name: str) -> None:
+    """Check that a loss has this name; the error suggests our name of a loss of another library, or similar names."""
+    ours = _ELSEWHERE.get(re.sub("[-_]|loss$", "", name))
+    if ours is not None:
+        bad_value("loss", "be a known name", f"{name!r}; did you mean {' or '.join(map(repr, ours))}?")
+    one_of("loss", name, (*KNOWN, "relaxed"))
 
 
 def _samples(options: dict[str, Any]) -> int | None:

@@ -42,10 +42,10 @@ class LearnDCG(nn.Module):
     .. math:: \ell(s, y) = -\sum_i \frac{g(y_i)}{d(\pi_i)} \Big/ \sum_i \frac{g(y_{(i)})}{d(i)}, \quad
               g(y) = b_g^y - 1, \quad \pi_i = 1 + \sum_{j \ne i} \sigma\bigl(\alpha (s_j - s_i)\bigr)
 
-    `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). ln(b_d) cancels in the ratio: the loss does not
-    depend on b_d, and the gradient of `raw_discount` is exactly 0. `discount="curved"` is d(r) = ln(1 + (b_d - 1) r)
-    / ln(b_d). With this form, b_d can be learned: d(r) is log2(1 + r) for b_d = 2, tends to r as b_d -> 1, and
-    increases more slowly for larger b_d.
+    y_(i) is the i-th highest label of the list. `discount="log"` is the published d(r) = ln(1 + r) / ln(b_d). ln(b_d)
+    cancels in the ratio: the loss does not depend on b_d, and the gradient of `raw_discount` is exactly 0.
+    `discount="curved"` is d(r) = ln(1 + (b_d - 1) r) / ln(b_d). With this form, b_d can be learned: d(r) is
+    log2(1 + r) for b_d = 2, tends to r as b_d -> 1, and increases more slowly for larger b_d.
 
     Args:
         gain_base: initial value of b_g, above 1.

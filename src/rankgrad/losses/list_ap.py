@@ -26,12 +26,16 @@ def list_ap(
     .. math:: \ell(s, y) = -\frac{1}{R} \sum_b h^+_b \, \frac{\sum_{c \le b} h^+_c}{\sum_{c \le b} h_c}, \quad
               h_b = \sum_i \max\bigl(0, 1 - |x_i - b|\bigr)
 
-    Here, x_i is the score of document i after scaling: in each list, 1 is the best score and `bins` is the worst. The
-    two levels are the integers next to x_i. h counts all documents, h+ counts only the relevant documents.
+    .. math:: x_i = 1 + (B - 1) \frac{\max_j s_j - s_i}{\max_j s_j - \min_j s_j}, \quad b = 1, \dots, B
+
+    B is the option `bins`. x_i is the score of document i, scaled linearly within its list: 1 is the best score, B is
+    the worst. If all scores are equal, x_i is B. The two levels of a document are the integers next to x_i. h counts
+    all documents, h+ counts only the relevant documents. Labels are not scaled: they are only compared with
+    `threshold`.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
-        bins: number of score levels, at least 2; the cost is proportional to n * bins.
+        bins: B, the number of score levels, at least 2; the cost is proportional to n * bins.
         threshold: a document is relevant if its label is above this value.
 
     Example:

@@ -57,7 +57,7 @@ def listnet(
     r"""ListNet: cross entropy between the label distribution and the softmax of the scores (Softmax paper, Eq. 6-7).
 
     .. math:: \ell(s, y) = -\sum_i P_y(i) \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
-              P_y(i) = \frac{y_i}{\sum_j y_j} \text{ or } \frac{e^{y_i}}{\sum_j e^{y_j}}
+              P_y(i) = \frac{w_i y_i}{\sum_j w_j y_j} \text{ or } \frac{w_i e^{y_i}}{\sum_j w_j e^{y_j}}
 
     With `targets="sum"`, the loss is an upper bound of -log MRR and of -log NDCG (docs/bounds.md).
 
@@ -95,7 +95,7 @@ def xe_ndcg(
     r"""XE-NDCG: a cross entropy that bounds NDCG, also for graded labels.
 
     .. math:: \ell(s, y) = -\sum_i \phi_i \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
-              \phi_i = \frac{2^{y_i} - \gamma_i}{\sum_j (2^{y_j} - \gamma_j)}
+              \phi_i = \frac{w_i (2^{y_i} - \gamma_i)}{\sum_j w_j (2^{y_j} - \gamma_j)}
 
     A list without a relevant document has no effect. In LightGBM's rank_xendcg and with the option `smooth` of
     `rankgrad.trees`, such a list has an effect.
@@ -140,7 +140,8 @@ def _gammas(gamma: Any, lists: Lists) -> Tensor:
         gamma = gamma.values()
     if gamma.shape != given.scores.shape:
         bad_value("gamma", f"be a number or have the shape of scores, {tuple(given.scores.shape)}", tuple(gamma.shape))
-    return as_lists(gamma, given.labels, mask=given.mask, offsets=given.offsets).scores.to(given.scores.dtype)
+    lists = as_lists(gamma, given.labels, mask=given.mask, offsets=given.offsets, allow_single=True)
+    return lists.scores.to(given.scores.dtype)
 
 
 def poly1_softmax(
@@ -275,6 +276,8 @@ def p_listmle(
 
     .. math:: \ell(s, y) = -\sum_i v_i\, w_{\pi_i} \log \frac{e^{s_{\pi_i}}}{\sum_{j \ge i} e^{s_{\pi_j}}}, \quad
               v_i = \frac{2^{n-i} - 1}{2^{n-1} - 1}
+
+    pi sorts the documents by label, highest label first; v_i is the weight of rank i.
 
     Unlike the loss in the paper, this loss is divided by the weight of the first rank. Otherwise 2^n would overflow
     float32 for 128 or more documents, and each additional document would double the loss.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rankgrad.errors import one_of
+from rankgrad.errors import bad_value
 from rankgrad.lists import Lists
 from rankgrad.losses.ideal_dcg import gains, ideal_dcg, share_of_ideal
 from rankgrad.metrics import Metric, parse_metric
@@ -60,7 +60,8 @@ def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) 
     cutoff.
     """
     metric = parse_metric(metric) if isinstance(metric, str) else metric
-    one_of("metric", metric.name, known)
+    if metric.name not in known:
+        bad_value("metric", f"be one of {', '.join(map(repr, known))}", f"{metric.name!r}, which this loss cannot use")
     check_cutoff(k)
     options = {name: value for name, value in metric.options.items() if name not in ("empty", "ties")}
     return MetricFormula(metric.name, metric.k if k is None else k, **options)

@@ -106,8 +106,8 @@ def lambdarank(
               \Delta_{ij} = \frac{|G_i - G_j|}{\mathrm{IDCG}@k}
               \left|\frac{[\pi_i \le k]}{D(\pi_i)} - \frac{[\pi_j \le k]}{D(\pi_j)}\right|
 
-    The weight of a pair is the change of the metric if both documents swap ranks. The weights are constants in the
-    gradient. Documents with equal scores are ranked by input position.
+    pi_i is the rank of document i by its score. The weight of a pair is the change of the metric if both documents
+    swap ranks. The weights are constants in the gradient. Documents with equal scores are ranked by input position.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
@@ -152,6 +152,8 @@ def lambdaloss(
               \log\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr)
 
     .. math:: \delta_{ij} = \left|\frac{1}{D(|\pi_i - \pi_j|)} - \frac{1}{D(|\pi_i - \pi_j| + 1)}\right|
+
+    pi_i is the rank of document i by its score. With a cutoff k, `truncation` changes delta_ij to delta_ij@k.
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.

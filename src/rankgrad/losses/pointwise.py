@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rankgrad.errors import bad_value
-from rankgrad.lists import as_lists, reduce
+from rankgrad.lists import as_lists, reduce, values_are_cheap
 from rankgrad.losses.unpadded import UnpaddedLists
 
 
@@ -28,7 +28,8 @@ def mse(
     References:
         Cossock and Zhang, "Subset Ranking using Regression", COLT 2006.
     """
-    documents = UnpaddedLists.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, allow_single=True)
+    documents = UnpaddedLists.of(lists)
     squares = _mean(documents, (documents.scores - documents.labels) ** 2)
     return reduce(squares, documents.lengths > 0, reduction)
 
@@ -43,7 +44,7 @@ def rmse(
     weights: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""RMSE: root mean squared error, after a sigmoid maps scores to the scale of labels (NeuralNDCG paper, 5.4).
+    r"""RMSE: root mean squared error, after a sigmoid maps scores to the range of labels (NeuralNDCG paper, 5.4).
 
     .. math:: \ell(s, y) = \sqrt{\tfrac{1}{n} \sum_i w_i (L\,\sigma(s_i) - y_i)^2}
 
@@ -51,7 +52,8 @@ def rmse(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        levels: L, the number of grades.
+        levels: L, the end of the range from 0 to L to which the sigmoid maps scores; at least the highest label of the
+            data, which is the number of grades - 1. The authors' code uses the number of grades.
 
     Example:
         >>> rmse(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]), levels=2)
@@ -60,9 +62,11 @@ def rmse(
     References:
         Pobrotyn and Bialobrzeski, "NeuralNDCG", SIGIR eCom 2021.
     """
-    if levels < 1:
-        bad_value("levels", "be the number of grades, at least 1", levels)
-    documents = UnpaddedLists.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    if not isinstance(levels, int | float) or levels < 1:
+        bad_value("levels", "be a number of at least 1, the highest possible label", levels)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0, allow_single=True)
+    documents = UnpaddedLists.of(lists)
+    _check_highest(documents.labels, levels)
     squares = _mean(documents, (levels * documents.scores.sigmoid() - documents.labels) ** 2)
     positive = squares > 0
     roots = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 0.0 * squares)
@@ -86,7 +90,8 @@ def bce(
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
-        threshold: a document is relevant (r_i = 1) if its label is above this value.
+        threshold: a document is relevant (r_i = 1) if its label is above this value. Labels are not probabilities:
+            with threshold 0, a label of 0.3 is as relevant as a label of 1.
 
     Example:
         >>> bce(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -95,9 +100,16 @@ def bce(
     References:
         Nogueira and Cho, "Passage Re-ranking with BERT", 2019 (the loss of most cross-encoders).
     """
-    documents = UnpaddedLists.of(as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights))
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0, allow_single=True)
+    documents = UnpaddedLists.of(lists)
     towards = torch.where(documents.labels > threshold, documents.scores, -documents.scores)
     return reduce(_mean(documents, -logsigmoid(towards)), documents.lengths > 0, reduction)
+
+
+def _check_highest(labels: Tensor, levels: float) -> None:
+    """Check the labels for `rmse`, if they are on a CPU. On a GPU, a check would wait for the device."""
+    if values_are_cheap(labels) and labels.numel() and (highest := float(labels.detach().max())) > levels:
+        bad_value("labels", f"be at most levels, {levels:g}", f"{highest:g}")
 
 
 def _mean(documents: UnpaddedLists, values: Tensor) -> Tensor:

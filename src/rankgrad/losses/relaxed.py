@@ -11,6 +11,7 @@ from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.metric_formula import MetricFormula, formula
 from rankgrad.metrics import Metric, parse_metric
 from rankgrad.relax import Relaxation
+from rankgrad.relax.operators import one_node, register
 from rankgrad.relax.relaxation import lift, rank_numbers
 
 METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
@@ -137,8 +138,29 @@ def _reach_probability(chance: Tensor) -> Tensor:
 
     `chance` is the probability that the reader stops at a rank. After `lift`, it may be above 1.
     """
-    missed = (1.0 - chance).clamp(min=0.0).cumprod(-1)
+    missed = (1.0 - chance).clamp(min=0.0)
+    missed = _products_op(missed) if one_node() else missed.cumprod(-1)
     return torch.nn.functional.pad(missed[..., :-1], (1, 0), value=1.0) if chance.shape[-1] else missed
+
+
+def _by_factors(factors: Tensor, products: Tensor, by_products: Tensor) -> Tensor:
+    """Return the gradient of the products of the first 1, 2, ... factors, `(..., k)`, also if a factor is 0."""
+    this = torch.eye(factors.shape[-1], dtype=torch.bool, device=factors.device)
+    without = torch.where(this, 1.0, factors[..., None, :]).cumprod(-1)  # (..., i, k): products without factor i
+    return (without.triu() * by_products[..., None, :]).sum(-1)
+
+
+# The derivative of `cumprod` reads the factors, so `torch.compile` would compile again for each length of lists.
+_products_op = register(
+    "products(Tensor factors) -> Tensor",
+    lambda factors: factors.cumprod(-1),
+    torch.empty_like,
+    backward=register(
+        "products_backward(Tensor factors, Tensor products, Tensor by_products) -> Tensor",
+        _by_factors,
+        lambda factors, *_: torch.empty_like(factors),
+    ),
+)
 
 
 def _depth(metric: MetricFormula, lists: Lists) -> Tensor | int:

@@ -31,10 +31,13 @@ def neural_ndcg(
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_{r=1}^k
               \frac{\bigl(\mathrm{scale}(P)\, (2^y - 1)\bigr)_r}{\log_2(1 + r)}
 
+    P is the soft permutation of `rankgrad.relax.neural_sort`: row r contains the share of each document at rank r.
+    scale(P) is P after the Sinkhorn rounds, which make the sum of each row and column 1.
+
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; with None, all ranks count.
-        temperature: tau of NeuralSort, which computes the soft permutation P.
+        temperature: tau of NeuralSort; with a smaller value, the loss is closer to negative NDCG.
         transposed: True to scale the transpose of P. Then the discounts are summed over the documents (NeuralNDCG^T).
         sinkhorn_rounds: number of Sinkhorn rounds; each round scales columns, then rows. With 0, P is not scaled.
 
@@ -65,12 +68,14 @@ def softrank_ndcg(
     offsets: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""SoftRank: negative expected NDCG if every score has Gaussian noise of standard deviation sigma.
+    r"""SoftRank: an approximation of the negative expected NDCG if every score has Gaussian noise.
 
     .. math:: \ell(s, y) = -\frac{1}{\mathrm{IDCG}@k} \sum_j (2^{y_j} - 1) \sum_{r=1}^k \frac{p_j(r)}{\log_2(1 + r)}
 
-    p_j(r) is the exact probability of rank r for document j. The cost is O(n^3): use this loss for lists of up to a few
-    hundred documents.
+    p_j(r) is the probability of rank r for document j, by the recursion of the paper (`rankgrad.relax.soft_rank`). The
+    recursion treats the comparisons of document j with the other documents as independent. So p_j is exact for two
+    documents, and approximate for three or more. The cost is O(n^3): use this loss for lists of up to about a hundred
+    documents.
 
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.

@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_type, bad_value
+from rankgrad.losses.from_text import parse_loss
 
 
-def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **options: Any) -> tuple[Tensor, Tensor]:
+def value_and_grad(
+    loss: str | Callable[..., Tensor], scores: Tensor, *lists: Any, **options: Any
+) -> tuple[Tensor, Tensor]:
     r"""Return the loss and its gradient, :math:`\partial \ell / \partial s`, both detached from the graph.
 
     A fused loss computes both at once, without autograd. This is faster for a small batch, for which autograd takes
@@ -17,7 +20,7 @@ def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **o
     pass into the network.
 
     Args:
-        loss: any function or module of `rankgrad.losses`.
+        loss: any function or module of `rankgrad.losses`, or a spec such as `"lambdaloss@10"`.
         scores: `(..., n)`, or `(documents,)` with `offsets`; floating point.
         lists: labels, and other positional arguments of the loss.
         options: keywords of the loss; `reduction="none"` is an error, because only a single value has a gradient.
@@ -30,6 +33,8 @@ def value_and_grad(loss: Callable[..., Tensor], scores: Tensor, *lists: Any, **o
     """
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         bad_type("scores", "be a floating-point tensor", getattr(scores, "dtype", type(scores).__name__))
+    if isinstance(loss, str):
+        loss = parse_loss(loss)
     leaf = scores.detach().requires_grad_()
     with torch.enable_grad():
         value = loss(leaf, *lists, **options)

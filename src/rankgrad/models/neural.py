@@ -16,6 +16,7 @@ from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.checkpoint import LAST
 from rankgrad.training.model import WEIGHTS
+from rankgrad.training.settings import SettingsError, error_messages
 
 # Search space of `rankgrad tune`: settings of a run, and options of the network.
 SPACE: dict[str, Any] = {
@@ -72,6 +73,13 @@ class NeuralKind(RankerKind):
         Args:
             settings: settings of `rankgrad.training.Settings`.
         """
+        from rankgrad.models.registry import kind_of
+
+        try:
+            kind_of(settings.get("model"))
+        except ValueError as error:  # this error suggests names of all kinds, and the settings know only networks
+            others = error_messages([Settings.of({**settings, "model": Settings.model}).check])
+            raise SettingsError("\n".join([str(error), *others])) from None
         Settings.of(dict(settings)).check()
 
     def describe(self, settings: Mapping[str, Any]) -> str:

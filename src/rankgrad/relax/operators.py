@@ -28,8 +28,8 @@ def register(
         function: function that computes the results; it must not change its arguments.
         fake: function of the same arguments that returns empty tensors of the right shapes.
         backward: operator that returns the gradient with respect to the first argument. Its inputs are the tensor
-            arguments of `function`, the results, and the gradients of the results. None if the results have no
-            gradient.
+            arguments of `function`, the results, the gradients of the results, and the other arguments of `function`.
+            None if the results have no gradient.
     """
     name = f"rankgrad::{schema.partition('(')[0]}"
     _library.define(schema)
@@ -40,11 +40,12 @@ def register(
     def remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = (output,) if isinstance(output, Tensor) else output
         ctx.save_for_backward(*(value for value in inputs if isinstance(value, Tensor)), *results)
-        ctx.others = len(inputs) - 1
+        ctx.inputs = len(inputs)
+        ctx.options = [value for value in inputs if not isinstance(value, Tensor)]
 
     def derivative(ctx: Any, *upstream: Tensor) -> tuple[Any, ...]:
         assert backward is not None
-        return (backward(*ctx.saved_tensors, *upstream), *(None,) * ctx.others)
+        return (backward(*ctx.saved_tensors, *upstream, *ctx.options), *(None,) * (ctx.inputs - 1))
 
     def batched(info: Any, dimensions: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
         """Call the registered operator for `vmap`, with the dimension of `vmap` moved to the front, as more lists."""

@@ -44,14 +44,14 @@ def _rounds(matrix: Tensor, rounds: int) -> Iterator[Factors]:
         yield row, column
 
 
-def _by_matrix(matrix: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor) -> Tensor:
+def _by_matrix(matrix: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor, rounds: int) -> Tensor:
     """Return the gradient of Sinkhorn scaling with respect to the matrix.
 
     The arguments are the factors of all rounds, and the gradients with respect to these factors.
     """
     total, later = torch.zeros_like(matrix), torch.zeros_like(row[..., 0, :])
     before = torch.cat([_first(matrix)[..., None, :], row[..., :-1, :]], -2)  # factors of rows before each round
-    for t in reversed(range(row.shape[-2])):
+    for t in reversed(range(rounds)):
         by_sums = -(by_row[..., t, :] + later) * row[..., t, :] ** 2  # a factor is 1 / sum
         total += by_sums[..., :, None] * column[..., t, None, :]
         by_sums = -(by_column[..., t, :] + _times(matrix.mT, by_sums)) * column[..., t, :] ** 2
@@ -69,7 +69,14 @@ def _log_rounds(kernel: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> I
 
 
 def _by_kernel(
-    kernel: Tensor, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor, by_row: Tensor, by_column: Tensor
+    kernel: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    row: Tensor,
+    column: Tensor,
+    by_row: Tensor,
+    by_column: Tensor,
+    rounds: int,
 ) -> Tensor:
     """Return the gradient of Sinkhorn scaling in log domain with respect to the kernel.
 
@@ -77,7 +84,7 @@ def _by_kernel(
     """
     total, later = torch.zeros_like(kernel), torch.zeros_like(row[..., 0, :])
     before = torch.cat([torch.zeros_like(row[..., :1, :]), row[..., :-1, :]], -2)
-    for t in reversed(range(row.shape[-2])):
+    for t in reversed(range(rounds)):
         # A factor is -logsumexp. The derivative of logsumexp is a softmax: the exponential of the scaled kernel.
         softmax = (kernel + row[..., t, :, None] + column[..., t, None, :]).exp()
         parts = torch.where(rows, by_row[..., t, :] + later, 0.0)[..., :, None] * softmax
@@ -112,7 +119,7 @@ def _empty_factors(matrix: Tensor, *others: Any) -> Factors:
     return matrix.new_empty(shape), matrix.new_empty(shape)
 
 
-def _empty_like(matrix: Tensor, *_: Tensor) -> Tensor:
+def _empty_like(matrix: Tensor, *_: Any) -> Tensor:
     return matrix.new_empty(matrix.shape)
 
 
@@ -121,7 +128,7 @@ def _last(all_rounds: Factors) -> Factors:
     return row[..., -1, :], column[..., -1, :]
 
 
-_FACTORS = "Tensor row, Tensor column, Tensor by_row, Tensor by_column"
+_FACTORS = "Tensor row, Tensor column, Tensor by_row, Tensor by_column, int rounds"
 _factors_op = register(
     "sinkhorn(Tensor matrix, int rounds) -> (Tensor, Tensor)",
     lambda *inputs: _all_rounds(_rounds(*inputs)),

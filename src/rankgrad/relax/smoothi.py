@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_value
+from rankgrad.relax.operators import one_node, register
 from rankgrad.relax.relaxation import Relaxation, check_positive, row_mask
 
 
@@ -56,16 +57,10 @@ class smoothi(Relaxation):
             mask: boolean `(..., n)`, True for a document.
             k: number of ranks.
         """
-        lowest = torch.finfo(scores.dtype).min
-        left, rows = torch.ones_like(scores), []
-        for _ in range(k):
-            logits = torch.where(mask, self.alpha * scores * left, lowest)
-            indicator = torch.where(mask, logits.softmax(-1), 0.0)
-            rows.append(indicator)
-            left = left * (1.0 - (indicator.detach() if self.stop_gradient else indicator) - self.delta)
-        if not rows:
-            return scores[..., None, :][..., :0, :]
-        return torch.where(row_mask(mask)[..., :k, None], torch.stack(rows, -2), 0.0)
+        # A tensor as delta may need a gradient, which the registered operator does not compute.
+        rows = _rows_op if one_node() and not isinstance(self.delta, Tensor) else _rows
+        indicators = rows(self.alpha * scores, mask, self.delta, self.stop_gradient, k)
+        return torch.where(row_mask(mask)[..., :k, None], indicators, 0.0)
 
 
 def shifted(scores: Tensor, mask: Tensor) -> Tensor:
@@ -74,3 +69,48 @@ def shifted(scores: Tensor, mask: Tensor) -> Tensor:
         return scores
     lowest = torch.where(mask, scores, torch.finfo(scores.dtype).max).amin(-1, keepdim=True)
     return torch.where(mask, scores - lowest, 0.0)
+
+
+def _rows(logits: Tensor, mask: Tensor, delta: float, stop_gradient: bool, k: int) -> Tensor:
+    """Return SmoothI's indicators of k ranks, `(..., k, n)`, from `alpha * scores`, also for ranks after the last."""
+    left, rows = torch.ones_like(logits), []
+    for _ in range(k):
+        indicator = _softmax(logits * left, mask)
+        rows.append(indicator)
+        left = left * (1.0 - (indicator.detach() if stop_gradient else indicator) - delta)
+    return torch.stack(rows, -2) if rows else logits[..., None, :][..., :0, :]
+
+
+def _by_logits(
+    logits: Tensor, mask: Tensor, rows: Tensor, by_rows: Tensor, delta: float, stop_gradient: bool, k: int
+) -> Tensor:
+    """Return the gradient of SmoothI's indicators with respect to `alpha * scores`."""
+    kept = 1.0 - rows - delta
+    left = torch.cat([torch.ones_like(kept[..., :1, :]), kept[..., :-1, :]], -2).cumprod(-2)  # before each rank
+    result, by_left = torch.zeros_like(logits), torch.zeros_like(logits)  # by_left: after the rank
+    for r in reversed(range(k)):
+        indicator, upstream = rows[..., r, :], by_rows[..., r, :]
+        if not stop_gradient:
+            upstream = upstream - by_left * left[..., r, :]
+        upstream = indicator * (upstream - (indicator * upstream).sum(-1, keepdim=True))  # derivative of a softmax
+        result += upstream * left[..., r, :]
+        by_left = by_left * kept[..., r, :] + upstream * logits
+    return result
+
+
+def _softmax(logits: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, torch.where(mask, logits, torch.finfo(logits.dtype).min).softmax(-1), 0.0)
+
+
+# `torch.compile` would copy the loop over the ranks into its graph, and would compile again for each length of lists.
+_OPTIONS = "float delta, bool stop_gradient, SymInt k"
+_rows_op = register(
+    f"smoothi(Tensor logits, Tensor mask, {_OPTIONS}) -> Tensor",
+    _rows,
+    lambda logits, mask, delta, stop_gradient, k: logits.new_empty((*logits.shape[:-1], k, logits.shape[-1])),
+    backward=register(
+        f"smoothi_backward(Tensor logits, Tensor mask, Tensor rows, Tensor by_rows, {_OPTIONS}) -> Tensor",
+        _by_logits,
+        lambda logits, *_: torch.empty_like(logits),
+    ),
+)

@@ -1,4 +1,4 @@
-"""SoftRank: the exact distribution of each document's rank, if all scores have Gaussian noise."""
+"""SoftRank: an approximate distribution of each document's rank, if all scores have Gaussian noise."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +17,11 @@ class soft_rank(Relaxation):
     .. math:: \pi_{ij} = \Phi\Bigl(\frac{s_i - s_j}{\sqrt{2}\,\sigma}\Bigr), \quad
               p_j(r) \leftarrow p_j(r - 1)\, \pi_{ij} + p_j(r)\, (1 - \pi_{ij}) \text{ for each } i \ne j
 
+    As in the paper, the comparisons of document j with the other documents are treated as independent, but all of them
+    contain the noise of s_j. So the distribution p_j is exact for two documents, and approximate for three or more: for
+    three equal scores, each rank has the probability 1/3, and the result is 1/4, 1/2, 1/4. The ranks, which are means,
+    are exact for any number of documents.
+
     Each column of the permutation sums to 1. The cost is O(n^3), because each of n steps computes an n x n matrix. So
     use this operator for short lists.
 
@@ -27,6 +32,8 @@ class soft_rank(Relaxation):
     Example:
         >>> soft_rank(sigma=0.1).ranks(torch.tensor([1.0, 3.0, 2.0]))
         tensor([3., 1., 2.])
+        >>> soft_rank().permutation(torch.zeros(3))[:, 0]
+        tensor([0.2500, 0.5000, 0.2500])
 
     References:
         Taylor et al., "SoftRank: Optimizing Non-Smooth Rank Metrics", WSDM 2008.

@@ -6,6 +6,7 @@ import typer
 
 from rankgrad.cli import shared_options
 from rankgrad.cli.option_names import names_of
+from rankgrad.cli.option_synonyms import SuggestingCommand
 
 COMMANDS = ("index", "search", "train", "rerank", "evaluate", "distil")
 
@@ -20,4 +21,4 @@ def _start(context: typer.Context) -> None:
 
 for _command in COMMANDS:
     _function = getattr(import_module(f"rankgrad.cli.text.{_command}"), _command)
-    app.command(_command)(shared_options.with_shared_options(_function))
+    app.command(_command, cls=SuggestingCommand)(shared_options.with_shared_options(_function))
