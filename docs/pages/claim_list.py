@@ -172,11 +172,8 @@ def _smoothi_best() -> list[Comparison]:
 
 
 def _tanh() -> list[Comparison]:
-    found = []
-    for data in SETS:
-        sides = (Row("leaderboard", data, TANH, NEURAL),), (Row("leaderboard", data, CONTEXT_AWARE, NEURAL),)
-        found.append(Comparison(*sides, "nDCG@10", ("with tanh", "without tanh"), CONTEXT_AWARE))
-    return found
+    losses = NEURAL, f"{NEURAL}, without tanh"
+    return [pair("claims-neuralndcg", *where, *losses, NDCG_10_ONE) for where in _small_rankers()]
 
 
 def _stochastic() -> list[Comparison]:
@@ -215,11 +212,14 @@ def _neuralndcg_approx() -> list[Comparison]:
 
 
 def _learned() -> list[Comparison]:
-    return [
-        _leaderboard(data, ("Learned", "Fixed"), ((model, "LearnDCG"), (model, "ApproxNDCG")), "learndcg-table1", model)
-        for data in SETS
-        for model in ("MLP", CONTEXT_AWARE)
-    ]
+    table, names, found = "learndcg-table1", ("Learned", "Fixed"), []
+    for data in SETS:
+        for model in ("MLP", "AttSets"):
+            size = printed(table, data, model, *names, NDCG_10_ONE)
+            found.append(pair("claims-learndcg", data, model, *names, NDCG_10_ONE, size))
+        sides = (CONTEXT_AWARE, "LearnDCG"), (CONTEXT_AWARE, "ApproxNDCG")
+        found.append(_leaderboard(data, names, sides, table, CONTEXT_AWARE))
+    return found
 
 
 def _learndcg_best() -> list[Comparison]:
