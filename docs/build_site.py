@@ -32,22 +32,12 @@ ALSO = {
 # Pages that are also read on GitHub, where a table of contents of the site would be shown as code.
 CONTENTS = {
     "losses/README.md": ("*",),
-    "guides/index.md": (
-        *(
-            "Installation <../install>",
-            "*",
-            "Choosing a loss <../which-loss>",
-            "Data <../data>",
-            "The estimator <../ranker>",
-            "Trees <../trees>",
-        ),
-        *("Auto <../auto>", "Text <../text>", "Explaining a model <../importance>", "Your own loop <../own-loop>"),
-        *(
-            "Kinds of rankers <../models>",
-            "Serving <../serving>",
-            "Columns <../columns>",
-            "Calibration <../calibration>",
-        ),
+    "guides/index.md": (  # in the order in which a new user needs them
+        *("Installation <../install>", "Data <../data>", "Columns <../columns>", "Choosing a loss <../which-loss>"),
+        *("Training <train>", "The estimator <../ranker>", "Trees <../trees>", "Auto <../auto>", "Text <../text>"),
+        *("Evaluate and compare <evaluate>", "Metrics <metrics>", "Calibration <../calibration>"),
+        *("Explaining a model <../importance>", "Your own loop <../own-loop>", "Kinds of rankers <../models>"),
+        *("Export <export>", "Serving <../serving>", "Many machines <many-machines>", "*"),
     ),
     "coming-from/index.md": ("*",),
 }

@@ -65,7 +65,7 @@ def sections(loss: Any) -> dict[str, str]:
     summary, _, text = found[0].strip().partition("\n\n")
     return {
         "summary": " ".join(summary.split()),
-        "text": "\n\n".join([formulas(text.strip()), *loose]).strip(),
+        "text": "\n\n".join([formulas(text.strip()), *map(symbols, loose)]).strip(),
         "args": inspect.cleandoc(body.get("Args", "")),
         "example": inspect.cleandoc(body.get("Example", "")).strip(),
         "references": " ".join(inspect.cleandoc(body.get("References", "")).split()),
@@ -75,10 +75,17 @@ def sections(loss: Any) -> dict[str, str]:
 def formulas(text: str) -> str:
     """Return the text with each `.. math::` block as a display formula."""
 
-    def display(match: re.Match[str]) -> str:
-        return "$$\n" + "\n".join(line.strip() for line in match[1].strip().splitlines()) + "\n$$"
+    def display(block: str) -> str:
+        lines = block.removeprefix(".. math::").strip().splitlines()
+        return "$$\n" + "\n".join(line.strip() for line in lines) + "\n$$"
 
-    return re.sub(r"^\.\. math::(.*(?:\n[ \t]+.*)*)", display, text, flags=re.MULTILINE)
+    found = re.split(r"^(\.\. math::.*(?:\n[ \t]+.*)*)", text, flags=re.MULTILINE)
+    return "".join(display(part) if part.startswith(".. math::") else symbols(part) for part in found)
+
+
+def symbols(text: str) -> str:
+    """Return the text with the Greek symbols of the formula, such as `pi_i`, as formulas."""
+    return re.sub(r"\b(pi|delta)_(\w+)(@k)?", r"$\\\1_{\2}\3$", text)
 
 
 def parameters(loss: Any, args: str) -> str:
