@@ -37,7 +37,7 @@ CONTENTS = {
         *("Training <train>", "The estimator <../ranker>", "Trees <../trees>", "Auto <../auto>", "Text <../text>"),
         *("Evaluate and compare <evaluate>", "Metrics <metrics>", "Calibration <../calibration>"),
         *("Explaining a model <../importance>", "Your own loop <../own-loop>", "Kinds of rankers <../models>"),
-        *("Export <export>", "Serving <../serving>", "Many machines <many-machines>", "*"),
+        *("Export <export>", "Serving <../serving>", "Many machines <many-machines>"),
     ),
     "coming-from/index.md": ("*",),
 }
