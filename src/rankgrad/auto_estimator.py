@@ -151,9 +151,7 @@ class AutoRanker(RowRanker):
         """
         ranker = cls()
         ranker.model_ = load(folder)
-        ranker.n_features_in_, ranker.categories_ = ranker.model_.features, ranker.model_.categories
-        if ranker.model_.feature_names is not None:
-            ranker.feature_names_in_ = np.array(ranker.model_.feature_names, dtype=object)
+        ranker._take_columns(ranker.model_.feature_names)
         return ranker
 
     @property

@@ -164,10 +164,14 @@ class RowRanker(BaseEstimator):
         names = self.model_.feature_names if names is None else names
         if isinstance(self.holdout, bool) or not isinstance(self.holdout, int | float):
             bad_value(str(path), "contain a number as holdout", repr(self.holdout))
+        if names is not None and (not isinstance(names, list | tuple) or len(names) != self.model_.features):
+            got = len(names) if isinstance(names, list | tuple) else repr(names)
+            bad_value(str(path), f"contain {self.model_.features} feature names", got)
+        self._take_columns(names)
+
+    def _take_columns(self, names: Sequence[str] | None) -> None:
+        """Take the number of the features and the categories from the fitted model, and their names if known."""
         if names is not None:
-            if not isinstance(names, list | tuple) or len(names) != self.model_.features:
-                got = len(names) if isinstance(names, list | tuple) else repr(names)
-                bad_value(str(path), f"contain {self.model_.features} feature names", got)
             self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_, self.categories_ = self.model_.features, self.model_.categories
 

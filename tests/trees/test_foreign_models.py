@@ -173,3 +173,217 @@ def test_evaluate_takes_the_model_of_a_file():
     booster = foreign("lightgbm")
     scores = TreeModel.from_booster(booster).score(SORTED)
     assert rg.metrics.evaluate(scores, LABELS, ["nDCG@10"], group=SIZES)["nDCG@10"] > 0.7
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "huber",
+        "fair",
+        "poisson",
+        "quantile",
+        "mape",
+        "tweedie",
+        "cross_entropy",
+        "binary",
+        "regression_l1",
+        "regression",
+    ],
+)
+def test_objectives_of_lightgbm_with_one_score_are_read_and_saved(objective, tmp_path):
+    lightgbm = pytest.importorskip("lightgbm")
+    settings = {"objective": objective, "reg_sqrt": True, "verbose": -1, "num_threads": 1}
+    booster = lightgbm.train(settings, lightgbm.Dataset(SORTED, LABELS > 0), 3)
+    model = TreeModel.from_booster(booster)
+    np.testing.assert_allclose(model.score(SORTED), booster.predict(SORTED, raw_score=True), rtol=1e-6)
+    model.save(tmp_path)
+    np.testing.assert_array_equal(load(tmp_path).score(SORTED), model.score(SORTED))
+
+
+@pytest.mark.parametrize(
+    "objective",
+    ["binary:logistic", "binary:logitraw", "reg:logistic", "count:poisson", "reg:absoluteerror", "reg:tweedie"],
+)
+def test_objectives_of_xgboost_with_one_score_are_read_and_saved(objective, tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    rows = xgboost.DMatrix(SORTED, LABELS > 0)
+    booster = xgboost.train({"objective": objective, "nthread": 1}, rows, 3)
+    model = TreeModel.from_booster(booster)
+    np.testing.assert_array_equal(model.score(SORTED), booster.predict(rows, output_margin=True))
+    model.save(tmp_path)
+    np.testing.assert_array_equal(load(tmp_path).score(SORTED), model.score(SORTED))
+
+
+def test_models_with_several_scores_or_without_trees_are_refused():
+    lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    labels = np.arange(len(SORTED)) % 3
+    several = lightgbm.train(
+        {"objective": "multiclass", "num_class": 3, "verbose": -1}, lightgbm.Dataset(SORTED, labels), 2
+    )
+    with pytest.raises(
+        ValueError, match=r"the Booster must be a valid model of lightgbm.*num_class must be 1; got '3'"
+    ):
+        TreeModel.from_booster(several)
+    for settings, message in (
+        ({"objective": "multi:softprob", "num_class": 3}, "num_class must be 0; got '3'"),
+        ({"booster": "gblinear"}, "name of the booster must be one of 'gbtree'; got 'gblinear'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TreeModel.from_booster(xgboost.train(settings, xgboost.DMatrix(SORTED, labels), 2))
+
+
+def stopped_early(xgboost, **settings):
+    """An estimator of XGBoost that has more trees than its best number, which its `predict` uses."""
+    shared = {"n_estimators": 40, "learning_rate": 0.6, "early_stopping_rounds": 3, "n_jobs": 1, **settings}
+    lists = {"eval_set": [(SORTED[::-1], LABELS[::-1])], "eval_qid": [np.repeat(np.arange(len(SIZES)), SIZES[::-1])]}
+    made = xgboost.XGBRanker(**shared)
+    made.fit(SORTED, LABELS, qid=np.repeat(np.arange(len(SIZES)), SIZES), verbose=False, **lists)
+    assert made.best_iteration + 1 < made.get_booster().num_boosted_rounds()
+    return made
+
+
+@pytest.mark.parametrize("booster", ["gbtree", "dart"])
+def test_an_estimator_of_xgboost_scores_with_its_best_number_of_trees(booster, tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    made = stopped_early(xgboost, booster=booster)
+    expected, all_trees = made.predict(SORTED), made.get_booster().predict(xgboost.DMatrix(SORTED))
+    assert (expected != all_trees).any()
+    np.testing.assert_array_equal(TreeRanker.from_booster(made).predict(SORTED), expected)
+    made.save_model(tmp_path / "estimator.json")
+    np.testing.assert_array_equal(TreeRanker.load(tmp_path / "estimator.json").predict(SORTED), expected)
+    made.get_booster().save_model(tmp_path / "booster.json")
+    for whole in (made.get_booster(), tmp_path / "booster.json"):
+        np.testing.assert_array_equal(TreeModel.from_booster(whole).score(SORTED), all_trees)
+
+
+def test_missing_values_that_are_a_number(tmp_path):
+    xgboost, sparse = pytest.importorskip("xgboost"), pytest.importorskip("scipy.sparse")
+    rows = np.where(np.abs(SORTED) < 0.3, 0.0, SORTED)
+    qid = np.repeat(np.arange(len(SIZES)), SIZES)
+    made = xgboost.XGBRanker(n_estimators=5, missing=0.0, n_jobs=1).fit(rows, LABELS, qid=qid)
+    ranker = TreeRanker.from_booster(made)
+    np.testing.assert_array_equal(ranker.predict(rows), made.predict(rows))
+    ranker.save(tmp_path)
+    np.testing.assert_array_equal(TreeRanker.load(tmp_path).predict(rows), made.predict(rows))
+    with pytest.raises(
+        ValueError, match=r"missing of the estimator must be NaN or 0 \(replace -999 in the features by NaN"
+    ):
+        TreeModel.from_booster(xgboost.XGBRanker(n_estimators=2, missing=-999).fit(rows, LABELS, qid=qid))
+    lists = xgboost.DMatrix(sparse.csr_matrix(rows), LABELS)  # what is not stored is missing
+    lists.set_group(SIZES)
+    booster = xgboost.train({"objective": "rank:ndcg", "nthread": 1}, lists, 5)
+    model = TreeModel.from_booster(booster, zero_missing=True)
+    for form in (rows, sparse.csr_matrix(rows)):
+        np.testing.assert_array_equal(model.score(form), booster.predict(lists))
+
+
+@every_framework
+def test_names_that_look_like_made_ones_are_names(framework):
+    """The columns of a frame are found by name, also if the names are f0, f1, ..."""
+    table = frame().set_axis([f"f{place}" for place in range(4)], axis=1)
+    booster = foreign(framework, table)
+    ranker = TreeRanker.from_booster(booster)
+    assert ranker.model_.feature_names == ("f0", "f1", "f2", "f3")
+    expected = np.float32(own_scores(booster, framework, SORTED))
+    np.testing.assert_allclose(ranker.predict(table[table.columns[::-1]]), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="f0"):
+        ranker.predict(table.rename(columns={"f0": "g0"}))
+
+
+def categorical_frame():
+    """A frame with text categories, which decide the labels together with integers and truth values."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"x": SORTED[:, 0], "lang": rng.choice(["de", "en", "fr"], len(SORTED))})
+    table["size"], table["new"] = rng.choice([3, 10, 20], len(SORTED)), rng.choice([True, False], len(SORTED))
+    labels = 2 * (table["lang"] == "en") + (table["size"] == 10) + table["new"]
+    return table.astype(dict.fromkeys(["lang", "size", "new"], "category")), labels.to_numpy()
+
+
+def with_categories(table, labels, categorical="auto"):
+    lightgbm = pytest.importorskip("lightgbm")
+    settings = {"objective": "lambdarank", "verbose": -1, "num_threads": 1, "min_data_per_group": 1, "cat_smooth": 1}
+    data = lightgbm.Dataset(table, labels, group=SIZES, categorical_feature=categorical)
+    return lightgbm.train({**settings, **FRAMEWORKS["lightgbm"]}, data, 8)
+
+
+def test_categories_may_be_numbers_and_truth_values(tmp_path):
+    table, labels = categorical_frame()
+    booster = with_categories(table, labels)
+    ranker = TreeRanker.from_booster(booster)
+    assert ranker.categories_ == {1: ("de", "en", "fr"), 2: ("3", "10", "20"), 3: ("false", "true")}
+    expected = np.float32(booster.predict(table, raw_score=True))
+    plain = table.astype({"lang": str, "size": int, "new": bool})
+    for rows in (table, plain):
+        np.testing.assert_array_equal(ranker.predict(rows), expected)
+    ranker.save(tmp_path)
+    np.testing.assert_array_equal(TreeRanker.load(tmp_path).predict(plain), expected)
+
+
+@pytest.mark.parametrize("change", ["ordered", "constant", "integers"])
+def test_categorical_columns_that_the_file_does_not_show_are_named_by_the_caller(change):
+    table, labels = categorical_frame()
+    given = "auto"
+    if change == "ordered":
+        table["size"] = table["size"].cat.as_ordered()
+    elif change == "constant":
+        table["size"] = table["size"].cat.set_categories([3, 10, 20]).where(table["size"] == 99).fillna(3)
+    else:
+        table["code"], given = np.arange(len(table)) % 40, ["lang", "size", "new", "code"]
+    booster = with_categories(table, labels, given)
+    with pytest.raises(ValueError, match=r"categorical must name the 3 columns.*from_booster\(\.\.\., categorical="):
+        TreeRanker.from_booster(booster)
+    ranker = TreeRanker.from_booster(booster, categorical=["lang", "size", "new"])
+    expected = np.float32(booster.predict(table, raw_score=True))
+    np.testing.assert_array_equal(ranker.predict(table.astype({"lang": str, "size": int})), expected)
+    with pytest.raises(ValueError, match="categorical must be"):
+        TreeRanker.from_booster(foreign("lightgbm"), categorical=[0])
+
+
+def test_integer_categories_without_a_frame_can_be_continued():
+    rng = np.random.default_rng(0)
+    codes = rng.choice([0, 1, 4, 9], len(SORTED))
+    rows, labels = np.c_[SORTED, codes], np.isin(codes, [1, 9]) * 2
+    booster = with_categories(rows, labels, [4])
+    ranker = TreeRanker.from_booster(booster)
+    assert ranker.categories_ == {4: tuple("0123456789")}
+    unknown = rows.copy()
+    unknown[:4, 4] = [12, np.nan, -1, 3]
+    np.testing.assert_array_equal(ranker.predict(unknown), np.float32(booster.predict(unknown, raw_score=True)))
+    more = quick("lightgbm", trees=2, holdout=0).fit(rows, labels, group=SIZES, init_model=booster)
+    assert more.model_.content().count(b"num_cat=0") == booster.model_to_string().count("num_cat=0")
+
+
+def test_categories_of_a_frame_of_xgboost(tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    table, labels = categorical_frame()
+    table = table.drop(columns="new")  # XGBoost accepts texts and integers
+    made = xgboost.XGBRanker(n_estimators=8, enable_categorical=True, n_jobs=1, max_cat_to_onehot=1)
+    made.fit(table, labels, qid=np.repeat(np.arange(len(SIZES)), SIZES))
+    made.save_model(tmp_path / "old.json")
+    plain = table.astype({"lang": str, "size": int})
+    for ranker in (TreeRanker.from_booster(made), TreeRanker.load(tmp_path / "old.json")):
+        assert ranker.categories_ == {1: ("de", "en", "fr"), 2: ("3", "10", "20")}
+        np.testing.assert_array_equal(ranker.predict(plain), made.predict(table))
+    ranker.save(tmp_path / "new")
+    np.testing.assert_array_equal(TreeRanker.load(tmp_path / "new").predict(plain), made.predict(table))
+    table["lang"] = table["lang"].cat.rename_categories({"fr": "français"})
+    made.fit(table, labels, qid=np.repeat(np.arange(len(SIZES)), SIZES))
+    with pytest.raises(ValueError, match="letters outside ASCII, which XGBoost stores incompletely"):
+        TreeModel.from_booster(made)
+
+
+def test_infinite_values_in_the_training_and_values_that_float32_rounds():
+    rows = SORTED.copy()
+    rows[:5, 1], rows[:5, 2] = np.inf, -np.inf
+    booster = foreign("lightgbm", rows)
+    assert "-inf" in booster.model_to_string().partition("feature_infos=")[2].partition("\n")[0]
+    np.testing.assert_array_equal(
+        TreeModel.from_booster(booster).score(SORTED), np.float32(booster.predict(SORTED, raw_score=True))
+    )
+    rows = SORTED.copy()
+    rows[:, 0] = 1.7e9 + 40 * LABELS
+    with pytest.warns(
+        UserWarning, match="feature 'Column_0' has values up to 1.7e.09: rankgrad rounds features to float32"
+    ):
+        TreeModel.from_booster(foreign("lightgbm", rows))

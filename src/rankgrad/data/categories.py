@@ -39,6 +39,19 @@ def find_categories(values: Any, name: str) -> tuple[str, ...]:
     return tuple(sorted(found, key=_sort_key))
 
 
+def texts_of(values: Sequence[Any], name: str) -> tuple[str, ...]:
+    """Return given categories as texts, in their order.
+
+    Args:
+        values: different values, none of them missing.
+        name: name of the column, for messages.
+    """
+    texts = tuple(filter(None, (_text(value, name) for value in values)))
+    if len({*texts}) < len(values):
+        bad_value(f"the categories of {name!r}", "be different texts", str([*values])[:80])
+    return texts
+
+
 def encode(values: Any, categories: Sequence[str], name: str) -> NDArray[np.float32]:
     """Return the position of each value in the list of categories; NaN for a missing or unknown value.
 

@@ -184,16 +184,35 @@ class TreeRanker(RowRanker):
             folder: folder of the model; or a model file of LightGBM (text) or XGBoost (JSON), which may have been
                 trained without rankgrad. Then the settings of the ranker are the defaults, except the framework.
         """
-        model = TreeModel.load(folder)
+        ranker = cls._of(TreeModel.load(folder), Path(folder) / CONFIG)
+        ranker._take_kept(Path(folder))
+        return ranker
+
+    @classmethod
+    def from_booster(
+        cls, booster: Any, *, categorical: Sequence[Any] | None = None, zero_missing: bool = False
+    ) -> "TreeRanker":
+        """Return a fitted ranker of a model that LightGBM or XGBoost trained without rankgrad.
+
+        The settings of the ranker are the defaults, except the framework. It can be saved, or be a part of `rg.blend`.
+
+        Args:
+            booster, categorical, zero_missing: as in `TreeModel.from_booster`.
+        """
+        model = TreeModel.from_booster(booster, categorical=categorical, zero_missing=zero_missing)
+        ranker = cls._of(model, Path(CONFIG))
+        ranker._take_columns(model.feature_names)
+        return ranker
+
+    @classmethod
+    def _of(cls, model: TreeModel, config: Path) -> "TreeRanker":
+        """Return a ranker with a fitted model, and with the settings of the model."""
         settings = {"framework": model.framework, **model.settings}
         try:
             ranker = cls(**settings.pop("params", {}), **settings)
         except TypeError as error:
-            raise ValueError(
-                f"settings in {Path(folder) / CONFIG} must be settings of TreeRanker; got the error: {error}"
-            ) from error
+            raise ValueError(f"settings in {config} must be settings of TreeRanker; got the error: {error}") from error
         ranker._take(model)
-        ranker._take_kept(Path(folder))
         return ranker
 
     def _take(self, model: TreeModel) -> None:

@@ -18,7 +18,10 @@ _HEADER = (
     "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "feature_names",
     "monotone_constraints", "feature_infos", "tree_sizes",
 )  # fmt: skip
-_OBJECTIVES = re.compile(r"lambdarank|rank_xendcg|custom|regression(_l1)?|binary sigmoid:\d+(\.\d+)?")
+_OBJECTIVES = re.compile(  # with one score per document
+    r"lambdarank|rank_xendcg|custom|binary sigmoid:\d+(\.\d+)?|cross_entropy(_lambda)?|"
+    r"(regression|regression_l1|huber|fair|poisson|quantile|mape|gamma|tweedie)( sqrt)?"
+)
 _LINEAR = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
 _LINES = (
     "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
@@ -31,7 +34,7 @@ _NUMBERS = {
     infinite: re.compile(f"({each})( ({each}))*") for infinite, each in ((False, _NUMBER), (True, f"{_NUMBER}|-?inf"))
 }
 _WHOLES = re.compile(r"-?\d{1,10}( -?\d{1,10})*")
-_INFO = re.compile(r"none|\[[-+.\de]+:[-+.\de]+\]|-?\d+(:-?\d+)*")
+_INFO = re.compile(rf"none|\[({_NUMBER}|-?inf):({_NUMBER}|-?inf)\]|-?\d+(:-?\d+)*")
 _TAIL = re.compile(
     r"\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: .*\]\n)*\nend of parameters\n"
     r"(\npandas_categorical:(null|\[[^\n]*\])\n?)?",
@@ -73,8 +76,7 @@ def _header(lines: list[str], features: int) -> list[int]:
         check_integer(name, values[name], only, only)
     check_integer("label_index", values.get("label_index", "0"), 0, _MOST)
     if not _OBJECTIVES.fullmatch(values.get("objective", "custom")):
-        must = "be lambdarank, rank_xendcg, custom, regression, regression_l1 or binary"
-        bad_value("objective", must, repr(values["objective"][:40]))
+        bad_value("objective", "be an objective with one score per document", repr(values["objective"][:40]))
     for name in ("feature_names", "feature_infos"):
         if (count := len(values[name].split(" "))) != features:
             bad_value(name, f"have {features} values", count)

@@ -1,6 +1,7 @@
 """A model of boosted trees, which scores lists. `save` writes a file in the framework's format and JSON files."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ from rankgrad.models.folder import (
     write_metrics,
 )
 from rankgrad.models.protocol import Contributions, Exported, TrainedModel
-from rankgrad.trees.foreign_models import booster_of, categories_of_frame, checked_booster, features_of, names_of
+from rankgrad.trees.foreign_models import booster_of, checked_booster, content_of, features_of, names_of, read_foreign
 from rankgrad.trees.frameworks import import_framework
 
 KIND = "trees"
@@ -58,15 +59,24 @@ class TreeModel(TrainedModel):
             self.feature_names = names_of(self.booster, self.framework)
 
     @classmethod
-    def from_booster(cls, booster: Any) -> "TreeModel":
+    def from_booster(
+        cls, booster: Any, *, categorical: Sequence[Any] | None = None, zero_missing: bool = False
+    ) -> "TreeModel":
         """Return a model of trees that LightGBM or XGBoost trained without rankgrad, with all methods of a model.
+
+        The scores are those of the object. An estimator scores with its best number of trees, and a booster of XGBoost
+        with all trees.
 
         Args:
             booster: booster or fitted estimator of LightGBM or XGBoost, or the path of a model file.
+            categorical: names or positions of the columns that were categorical in the data frame of the training.
+                With None, they are found in the model.
+            zero_missing: True if 0 was a missing value in the training. This is so if XGBoost trained on a sparse
+                matrix, whose other entries are missing values for XGBoost.
         """
-        found, framework = booster_of(booster)
-        model = cls(found, framework, features_of(found, framework))
-        model.categories = categories_of_frame(found, framework)
+        found = read_foreign(booster, categorical)
+        model = cls(found.booster, found.framework, features_of(found.booster, found.framework))
+        model.categories, model.zero_missing = found.categories, zero_missing or found.zero_missing
         return model
 
     @property
@@ -128,8 +138,7 @@ class TreeModel(TrainedModel):
 
     def content(self) -> bytes:
         """Return the content of a model file in the format of the framework."""
-        text = self.booster.model_to_string() if self.framework == "lightgbm" else self.booster.save_raw("json")
-        return text.encode() if isinstance(text, str) else bytes(text)
+        return content_of(self.booster, self.framework)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
         """Write the model as one file, for ONNX, the framework or a search engine; see `rankgrad.trees.export`.

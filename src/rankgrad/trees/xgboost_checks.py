@@ -19,7 +19,11 @@ from rankgrad.trees.file_checks import check_integer, check_range, reached_nodes
 _MOST = 2**31 - 1
 _MOST_CATEGORIES = 2**24  # XGBoost stores a set as bits
 _NONE = 2**31 - 1  # parent of the root in a file of XGBoost
-_OBJECTIVES = ("reg:squarederror", "rank:ndcg", "rank:pairwise", "rank:map")
+_OBJECTIVES = (  # with one score per document
+    "reg:squarederror", "rank:ndcg", "rank:pairwise", "rank:map", "binary:logistic", "binary:logitraw", "binary:hinge",
+    "reg:logistic", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror", "reg:quantileerror",
+    "reg:gamma", "reg:tweedie", "count:poisson", "survival:cox",
+)  # fmt: skip
 _FLOATS = ("base_weights", "loss_changes", "split_conditions", "sum_hessian")
 _WHOLES = ("default_left", "left_children", "right_children", "parents", "split_indices", "split_type")
 _CATEGORIES = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
