@@ -226,11 +226,38 @@ def test_lists_of_one_document_are_told_unless_they_are_useful():
     column = torch.zeros(4, 1, requires_grad=True)
     with pytest.warns(UserWarning, match=r"scores of shape \(n, 1\) are n lists .* use scores.squeeze\(-1\)"):
         losses.softmax(column, torch.ones(4, 1))
+    with pytest.warns(UserWarning, match="which have no order"):
+        metrics.ndcg(column, torch.ones(4, 1))
+    with pytest.warns(UserWarning, match="which have no order"):
+        metrics.evaluate(column, torch.ones(4, 1), "nDCG@10")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         losses.mse(column, torch.ones(4, 1))
         losses.softmax(column, torch.ones(4, 1), mask=torch.ones(4, 1, dtype=torch.bool))
-        metrics.ndcg(column, torch.ones(4, 1))
+        metrics.ndcg(column, torch.ones(4, 1), mask=torch.ones(4, 1, dtype=torch.bool))
+
+
+def test_a_mask_that_hides_all_positive_labels_is_told():
+    scores, labels = torch.tensor([[1.0, 2.0, 0.0]]), torch.tensor([[0, 1, 0]])
+    padding = torch.tensor([[False, False, True]])  # as PyTorch's `src_key_padding_mask`
+    for compute in (losses.softmax, losses.ranknet, metrics.ndcg):
+        with pytest.warns(
+            UserWarning, match="all labels of documents are 0, but not those of the padding; is the mask inv"
+        ):
+            compute(scores, labels, mask=padding)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        losses.softmax(scores, labels, mask=~padding)
+        losses.softmax(scores, torch.zeros(1, 3), mask=~padding)
+        losses.ranknet(scores, torch.tensor([[0, 0, -1]]), mask=~padding)
+
+
+def test_scores_and_labels_in_the_wrong_order_are_told():
+    grades, scores = torch.tensor([[2, 0, 1]]), torch.tensor([[0.5, -0.5, 0.1]], requires_grad=True)
+    with pytest.raises(ValueError, match=r"labels must be at least 0; got -0\.5; are scores and labels swapped\?"):
+        losses.softmax(grades.float(), scores.detach())
+    with pytest.raises(TypeError, match=r"scores must be floating-point .*\(are they swapped\?\); got integers"):
+        losses.mse(grades, scores)
 
 
 @pytest.mark.parametrize(

@@ -11,22 +11,33 @@ from rankgrad.errors import bad_value
 
 
 def check_labels(labels: Tensor, mask: Tensor | None, lowest: float | None) -> None:
-    """Check that the labels of real positions are finite and not below `lowest`; None means no limit."""
-    fault = _fault(_real(labels, mask), lowest)
+    """Check that the labels of real positions are finite and not below `lowest`; None means no limit.
+
+    If all of them are 0, but labels of the padding are not, there is a warning about the mask.
+    """
+    low, high = _ends(labels, mask)
+    fault = _fault(low, high, lowest)
     if fault is None:
+        if mask is not None and low == high == 0 and _ends(labels, ~mask)[1] > 0:
+            told = "all labels of documents are 0, but not those of the padding"
+            warnings.warn(f"{told}; {_IS_IT_INVERTED}", stacklevel=4)  # the line that calls the loss or the metric
         return
     must, got = fault
-    if _inverted(labels, mask, lowest):
+    if mask is not None and not bool(mask.all()) and _fault(*_ends(labels, ~mask), lowest) is None:
         bad_value("labels", must, f"{got}; {_IS_IT_INVERTED}")
-    hint = "" if must == "be finite" else " (mark padding with mask, not with a label)"
-    bad_value("labels", must + hint, got)
+    if must == "be finite":
+        bad_value("labels", must, got)
+    if not low.is_integer():
+        bad_value("labels", must, f"{got}; are scores and labels swapped? The order is (scores, labels)")
+    bad_value("labels", f"{must} (mark padding with mask, not with a label)", got)
 
 
 def check_weights(weights: Tensor, mask: Tensor | None) -> None:
     """Check that the weights of real positions are finite and at least 0."""
-    fault = _fault(_real(weights, mask), 0.0)
+    fault = _fault(*_ends(weights, mask), 0.0)
     if fault is not None:
-        hint = f"; {_IS_IT_INVERTED}" if _inverted(weights, mask, 0.0) else ""
+        inverted = mask is not None and not bool(mask.all()) and _fault(*_ends(weights, ~mask), 0.0) is None
+        hint = f"; {_IS_IT_INVERTED}" if inverted else ""
         bad_value("weights", "be finite and at least 0", f"{fault[1]}{hint}")
 
 
@@ -54,33 +65,31 @@ def warn_of_single_documents(scores: Tensor) -> None:
     """Warn if scores `(n, 1)` without a mask are n lists of one document; Python shows this warning once per line."""
     if torch.compiler.is_compiling() or scores.dim() < 2 or scores.shape[-1] != 1 or scores.numel() < 2:
         return
-    told = "scores of shape (n, 1) are n lists with one document each, from which a ranking loss learns nothing"
+    told = "scores of shape (n, 1) are n lists with one document each, which have no order"
     advice = "for one list of n documents, use scores.squeeze(-1) and labels.squeeze(-1)"
-    warnings.warn(f"{told}; {advice}", stacklevel=4)  # the line that calls the loss
+    warnings.warn(f"{told}; {advice}", stacklevel=4)  # the line that calls the loss or the metric
 
 
 _IS_IT_INVERTED = "is the mask inverted? It must be True for a document and False for padding"
 
 
-def _real(values: Tensor, mask: Tensor | None) -> Tensor:
-    return values if mask is None else values[mask]
-
-
-def _fault(values: Tensor, lowest: float | None) -> tuple[str, object] | None:
-    """Return the condition that labels or weights violate and the value that violates it; None if all are valid."""
+def _ends(values: Tensor, mask: Tensor | None) -> tuple[float, float]:
+    """Return the smallest and the largest value of real positions, and of 0 if there is a mask; (0, 0) without values."""
     if values.numel() == 0:
-        return None
-    low, high = (float(value) for value in values.detach().aminmax())
+        return 0.0, 0.0
+    values = values.detach()
+    # Indexing with the mask would be several times slower.
+    low, high = (values if mask is None else torch.where(mask, values, 0)).aminmax()
+    return float(low), float(high)
+
+
+def _fault(low: float, high: float, lowest: float | None) -> tuple[str, object] | None:
+    """Return the condition that labels or weights violate and the value that violates it; None if all are valid."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "be finite", high if math.isfinite(low) else low
     if lowest is not None and low < lowest:
         return f"be at least {lowest:g}", f"{low:g}"
     return None
-
-
-def _inverted(values: Tensor, mask: Tensor | None, lowest: float | None) -> bool:
-    """Return True if invalid labels or weights would be valid with the opposite mask."""
-    return mask is not None and not bool(mask.all()) and _fault(values[~mask], lowest) is None
 
 
 def _correction(name: str, shape: tuple[int, ...], expected: tuple[int, ...], offsets: Any) -> str:

@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_type, bad_value, one_of
-from rankgrad.list_checks import check_labels, check_offsets, check_weights, warn_of_single_documents, wrong_shape
+from rankgrad.list_checks import (
+    check_labels,
+    check_offsets,
+    check_weights,
+    warn_of_single_documents,
+    wrong_shape,
+)
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -140,15 +146,17 @@ def as_lists(
         weights: document weights in the shape of `scores`, at least 0.
         lowest_label: smallest allowed label; None for no limit.
         allow_single: True if lists with one document are useful. If False, scores `(lists, 1)` without a mask give a
-            warning, because a loss that compares documents learns nothing from them.
+            warning, because such lists have no order.
     """
     scores, offsets = _unnest("scores", scores, offsets)
     scores = _real("scores", scores)
-    dtype = compute_dtype(scores.dtype)
+    dtype, integers = compute_dtype(scores.dtype), not scores.dtype.is_floating_point
     scores = scores if scores.dtype == dtype else scores.to(dtype)
     if mask is not None and offsets is not None:
         bad_value("mask", "be None if offsets are given", "both")
     labels = _aligned("labels", labels, scores, offsets)
+    if integers and labels.requires_grad:
+        bad_type("scores", "be floating-point numbers if labels have a gradient (are they swapped?)", "integers")
     weights = None if weights is None else _aligned("weights", weights, scores, offsets)
     if offsets is not None:
         offsets = _offsets(offsets, scores)

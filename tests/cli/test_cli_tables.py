@@ -149,6 +149,30 @@ def test_columns_are_recorded_and_used_again(trained, tmp_path):
     np.testing.assert_array_equal(found, ranker.predict(frame[["bm25", "age"]], qid=frame["search"]))
 
 
+def test_a_column_option_replaces_only_its_own_recorded_column(trained, tmp_path):
+    """With `--query` alone, the label of the training is still the label, not another column with a usual name."""
+    rows = len(trained.table)
+    both = trained.table.append_column("label", pa.array(np.arange(rows) % 2))
+    renamed = both.rename_columns(["query" if name == "search" else name for name in both.column_names])
+    parquet.write_table(both, tmp_path / "both.parquet")
+    parquet.write_table(renamed, tmp_path / "renamed.parquet")
+    expected = rankgrad("evaluate", trained.model, "--data", tmp_path / "both.parquet", "--json")
+    other = rankgrad("evaluate", trained.model, "--data", tmp_path / "both.parquet", "--label", "label", "--json")
+    values = [json.loads(text)["metrics"] for text in (expected, other)]
+    assert values[0] != values[1]
+    for name, *given in (
+        ("both.parquet", "--query", "search"),
+        ("both.parquet", "--docid", "url"),
+        ("both.parquet", "--drop", "label"),
+        ("renamed.parquet", "--query", "query"),
+    ):
+        found = rankgrad("evaluate", trained.model, "--data", tmp_path / name, *given, "--json")
+        assert json.loads(found)["metrics"] == values[0], given
+    out = tmp_path / "scores.csv"
+    rankgrad("predict", trained.model, tmp_path / "both.parquet", "--query", "search", "--out", out)
+    assert out.read_text().startswith("qid,docid,score\n")
+
+
 def test_scores_do_not_replace_the_input(trained, tmp_path):
     csv.write_csv(trained.table, tmp_path / "rows.csv")
     before = (tmp_path / "rows.csv").read_bytes()

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from rankgrad.data import Columns, TableError, from_arrays, open_cache, read_letor, read_table, write_letor
+from rankgrad.data import Columns, TableError, from_arrays, from_frame, open_cache, read_letor, read_table, write_letor
 from rankgrad.data.tables.columns import choose
 from rankgrad.data.tables.files import format_of, open_table
 from rankgrad.data.tables.reader import read_columns, stream_table
@@ -253,6 +253,25 @@ def test_missing_values_are_replaced(tmp_path):
             table = table.set_column(2, "x", pa.array([1.0, None, None]))
         found = read_table(write(table, tmp_path / name), missing=-1.0)
         assert found.features.tolist() == [[1.0, 1.0], [-1.0, -1.0], [-1.0, 3.0]]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_infinite_values_are_counted_when_they_become_missing(tmp_path, name):
+    pl = pytest.importorskip("polars")
+    table = pl.DataFrame(
+        {"qid": [1, 1, 2], "label": [0, 1, 2], "a": [1.0, float("inf"), None], "b": [1e39, -float("inf"), 0.5]}
+    )
+    (table.write_csv if name == "t.csv" else table.write_parquet)(tmp_path / name)
+    told = rf"{name}: infinite values, which are counted as missing: 'a' 1, 'b' 2$"
+    with pytest.warns(UserWarning, match=told):
+        data = read_table(tmp_path / name, missing="nan")
+    assert np.isnan(data.features).tolist() == [[False, True], [True, True], [True, False]]
+    with pytest.warns(UserWarning, match=told):
+        [*stream_table(tmp_path / name, features=2, missing="nan")]
+    with pytest.warns(UserWarning, match="features: infinite values.*: 'a' 1, 'b' 2$"):
+        from_frame(table, missing=0.0)
+    with pytest.raises(TableError, match="row 1: a value too large for float32 .1e.39. in column 'b'"):
+        read_table(tmp_path / name)
 
 
 def test_other_delimiters_and_quotes(tmp_path):

@@ -193,8 +193,8 @@ class DataSource:
     def with_options_of(self, folder: Path) -> "DataSource":
         """Return the data source, with missing options replaced by the recorded options of a model's training.
 
-        An option of this source is never replaced. Recorded columns that the table does not have are ignored. The
-        features are the features of the model.
+        An option of this source is never replaced; each column is a separate option. Recorded columns that the table
+        does not have are ignored. The features are the features of the model.
 
         Args:
             folder: folder of the model.
@@ -204,21 +204,25 @@ class DataSource:
             return self
         own = replace(self, missing=self.missing or kept.missing, regroup=self.regroup or kept.regroup)
         own = replace(own, sparse=self.sparse or kept.sparse)
-        return own if self.columns or kept.columns is None else own._with_columns(kept.columns)
+        return own if kept.columns is None else own._with_columns(kept.columns)
 
-    def _with_columns(self, given: "Columns") -> "DataSource":
+    def _with_columns(self, kept: "Columns") -> "DataSource":
         from rankgrad.data import Columns
         from rankgrad.data.tables.files import open_table
 
         if self.is_single and not self.is_table:
             return self
+        own = self.columns or Columns()
+        roles = ("label", "qid", "docid", "weight")
+        given = {role: name for role in roles if (name := getattr(own, role)) is not None}
         if not self.is_table:
-            return replace(self, columns=replace(given, features=None))
+            given |= {name: values for name in _TEXTS if (values := getattr(own, name))}
+            return replace(self, columns=replace(kept, **{"features": None, **given}))
         names = open_table(self.data, self.format).names
-        columns = {role: getattr(given, role) for role in ("label", "qid", "docid", "weight")}
-        known = {role: name for role, name in columns.items() if name in names}
-        drop = tuple(pattern for pattern in given.drop if pattern in names or filter_names(names, pattern))
-        return replace(self, columns=Columns(**known, drop=drop))
+        known = {role: name for role in roles if (name := getattr(kept, role)) in names}
+        drop = [pattern for pattern in kept.drop if pattern in names or filter_names(names, pattern)]
+        drop += [pattern for pattern in own.drop if pattern not in drop]
+        return replace(self, columns=replace(own, **{**known, **given, "drop": tuple(drop)}))
 
     def _check_columns(self, table: bool) -> None:
         from rankgrad.errors import bad_value

@@ -33,7 +33,6 @@ def inspect(
     Example: `rankgrad inspect MQ2008 --fold 1 --data-root data`
     """
     from rankgrad.cli.data_source import DataSource
-    from rankgrad.cli.infinite_values import warn_of_infinities
     from rankgrad.data import Splits
     from rankgrad.data.inspection import inspect as inspect_data
     from rankgrad.data.loading import is_benchmark
@@ -44,7 +43,6 @@ def inspect(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         parts = source.read()
-        warn_of_infinities(source)
     name = parts["train"].name.removesuffix(" train")
     splits = Splits(parts["train"], parts.get("validation"), parts.get("test"), name)
     seen = inspect_data(parts["train"] if source.is_single else splits)

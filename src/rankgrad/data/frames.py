@@ -13,7 +13,7 @@ from rankgrad.data.categories import encode, find_categories
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.sparse_rows import Features, is_sparse
 from rankgrad.data.tables.columns import Columns, choose
-from rankgrad.data.tables.errors import FILL_ADVICE, some
+from rankgrad.data.tables.errors import FILL_ADVICE, some, warn_infinite
 from rankgrad.data.tables.reader import read_table
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.group_rows import group_offsets, group_rows
@@ -279,4 +279,5 @@ def _fill(
             f"be finite {FILL_ADVICE}",
             f"{count} missing or infinite values in {some([names[j] for j in bad])}",
         )
+    warn_infinite("features", {str(names[j]): int(np.isinf(x[:, j]).sum()) for j in bad})
     return np.where(np.isfinite(x), x, np.float32(missing))

@@ -52,7 +52,7 @@ class CustomMetric:
             ids: ignored.
             reduction: `"none"`, or `"sum"` or `"mean"` over the lists whose value is not NaN.
         """
-        lists = as_lists(scores, labels, mask=mask, offsets=offsets, allow_single=True)
+        lists = as_lists(scores, labels, mask=mask, offsets=offsets)
         parts = [part.detach().cpu() for part in (lists.scores, lists.labels, lists.mask)]
         rows = zip(*(part.reshape(-1, part.shape[-1]) for part in parts), strict=True)
         values = torch.tensor([self._of_one(row[real], label[real]) for row, label, real in rows], dtype=torch.float64)

@@ -162,7 +162,7 @@ def evaluate(
     if len(given := [name for name, layout in layouts.items() if layout is not None]) > 1:
         bad_value("at most one of mask, offsets, qid and group", "be given", " and ".join(given))
     lowest = _lowest(known.values())
-    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=lowest, allow_single=True)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=lowest)
     queries = None
     if not given and lists.given[0].dim() == 1 and len(lists.given[0]) > 1:
         advice = "give qid, group or offsets; for one list, scores of shape (1, n)"

@@ -110,7 +110,7 @@ def rank(
     """
     check_cutoff(k)
     one_of("ties", ties, TIES)
-    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=lowest_label, allow_single=True)
+    lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=lowest_label)
     codes = id_codes(ids, lists) if ties == "trec" and ids is not None else None
     if missing := nan_scores(lists.scores):
         text = f"{missing} of {int(lists.mask.sum())} scores are NaN; their documents are ranked last"

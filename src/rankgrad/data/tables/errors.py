@@ -1,6 +1,7 @@
 """The error about a bad row or column in a table."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +25,15 @@ def some(names: Sequence[Any]) -> str:
     """Return the first five (column) names as text for an error, followed by the number of the other names."""
     shown = ", ".join(map(repr, names[:5]))
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def warn_infinite(where: str, counts: Mapping[str, int]) -> None:
+    """Warn about infinite values, which a reader changes like missing values.
+
+    Args:
+        where: file or data that contains the values.
+        counts: number of infinite values of each column.
+    """
+    if found := {name: count for name, count in counts.items() if count}:
+        shown = ", ".join(f"{name!r} {count:,}" for name, count in found.items())
+        warnings.warn(f"{where}: infinite values, which are counted as missing: {shown}", stacklevel=3)

@@ -21,7 +21,7 @@ from rankgrad.data.query_groups import QueryRuns, regroup_runs
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.tables.column_checks import as_dictionary, choose_columns
 from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns
-from rankgrad.data.tables.errors import FILL_ADVICE, TableError, some
+from rankgrad.data.tables.errors import FILL_ADVICE, TableError, some, warn_infinite
 from rankgrad.data.tables.files import TableFile, open_table
 from rankgrad.errors import bad_value
 
@@ -186,7 +186,7 @@ def stream_table(
     for part in complete_lists(rows(), documents, table.path.name):
         yield part if known is None else replace(part, categories=known)
     runs.check()
-    _warn_unknown(table)
+    _warn_of_values(table)
 
 
 def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -282,7 +282,7 @@ def _read(
         filled = blocks.move(arrays["features"], place)
     else:
         filled = _write_features(table, chosen, arrays["features"], place, fill, documents, progress)
-    _warn_unknown(table)
+    _warn_of_values(table)
     counts = (documents, len(first), len(chosen.features))
     files = tuple(str(path) for path in table.files)
     seconds = time.perf_counter() - begun
@@ -381,9 +381,22 @@ def _write_batch(
             codes[number] = _codes(table, column, name)
             batch = batch.set_column(number, name, column.indices.cast("float32").fill_null(0))
     found = write_rows(batch, batch.schema.names, matrix, first, place, 0.0 if fill is None else fill)
+    for number in np.flatnonzero(found[0]) if fill is not None else ():
+        name = batch.schema.names[number]
+        table.infinite[name] = table.infinite.get(name, 0) + _infinities(batch.column(int(number)))
     for number, values in codes.items():
         matrix[slice(first, first + len(values)) if place is None else place, number] = values
     return found
+
+
+def _infinities(column: Any) -> int:
+    """Return the number of infinite values of a table column, and of values too large for float32."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if not pa.types.is_floating(column.type):
+        return 0
+    return compute.sum(compute.greater(compute.abs(column), float(np.finfo(np.float32).max))).as_py() or 0
 
 
 def _codes(table: TableFile, column: Any, name: str) -> NDArray[np.float32]:
@@ -396,8 +409,9 @@ def _codes(table: TableFile, column: Any, name: str) -> NDArray[np.float32]:
     return np.append(codes, np.float32(np.nan))[indices]
 
 
-def _warn_unknown(table: TableFile) -> None:
-    """Warn about categorical columns in which most values are unknown to the model that the table is read for."""
+def _warn_of_values(table: TableFile) -> None:
+    """Warn about infinite values, and about categorical columns in which most values are unknown to the model."""
+    warn_infinite(str(table.path), table.infinite)
     for name in table.categories:
         blocks = [(unknown, given) for column, unknown, given in table.unknown if column == name]
         warn_unknown(name, sum(unknown for unknown, _ in blocks), sum(given for _, given in blocks))
