@@ -130,9 +130,19 @@ def one_argument(scores):
     return scores.sum()
 
 
+def labels_first(labels, scores):
+    return (scores - labels).square().mean()
+
+
+def keras_order(y_true, y_pred):
+    return (y_pred - y_true).square().mean()
+
+
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
+        (labels_first, r"loss must be .*in this order.*; got .*labels_first\(labels, scores\)"),
+        (keras_order, r"loss must be .*in this order.*; got .*keras_order\(y_true, y_pred\)"),
         (two_values, r"list: shape \(\) for scores of shape \((\d+),\); got shape \(\1,\) from own:.*two_values"),
         (lambda scores, labels, mask: scores, r"per list: shape \(8,\), or \(\) for the mean, for scores of"),
         (lambda scores, labels, offsets: scores.sum(), r"value per list: shape \(8,\) for .*; got shape \(\)"),
@@ -147,6 +157,29 @@ def one_argument(scores):
 def test_what_is_wrong_with_a_loss_is_told_in_one_sentence(loss, message):
     with pytest.raises((ValueError, TypeError), match=message):
         run(loss=loss, epochs=1)
+
+
+def padded_with_weights(scores, labels, mask, weights):
+    return (weights * (scores - labels).square() * mask).sum(-1)
+
+
+def list_with_weights(scores, labels, weights):
+    return (weights * (scores - labels).square()).sum()
+
+
+def flat_with_weights(scores, labels, *, offsets, weights, reduction):
+    assert reduction == "none"
+    return torch.segment_reduce(weights * (scores - labels).square(), "sum", offsets=offsets)
+
+
+@pytest.mark.parametrize("function", [padded_with_weights, list_with_weights, flat_with_weights])
+def test_a_loss_may_need_weights(function):
+    scores, labels = torch.tensor([[2.0, 1.0, 0.5], [1.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 2.0], [1.0, 0.0, 0.0]])
+    weights, loss = torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]]), as_loss(function)
+    assert loss(scores, labels, weights=weights, reduction="none").tolist() == [9.75, 0.0]
+    assert loss(scores, labels, reduction="none").tolist() == [4.25, 0.0]  # ones
+    flat = (scores.flatten(), labels.flatten())
+    assert loss(*flat, offsets=[0, 3, 6], weights=weights.flatten(), reduction="none").tolist() == [9.75, 0.0]
 
 
 def test_lists_without_signal_may_be_constants():
@@ -344,9 +377,10 @@ def test_own_metrics_in_an_evaluation():
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
+        (labels_first, r"metric must be a function of \(scores, labels\), in this order; got .*labels_first"),
         (lambda scores, labels: scores, r"metric must return one number per list; got \d+ numbers from own"),
         (lambda scores, labels: None, "metric must return one number per list; got NoneType from own"),
-        (lambda scores: 1.0, r"metric must be a function of \(scores, labels\); got"),
+        (lambda scores: 1.0, r"metric must be a function of \(scores, labels\), in this order; got"),
         ("own:a.b", "metric must be given as an object again; got 'own:a.b', which is only a description"),
         (4, "metric must be a spec such as 'nDCG@10', a Metric, or a function of .*; got int"),
     ],

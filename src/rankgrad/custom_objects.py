@@ -14,6 +14,9 @@ from typing import Any
 from rankgrad.errors import bad_type, bad_value
 
 CUSTOM_PREFIX = "own:"  # first characters of the description of a custom object
+# Usual names of the arguments of losses and metrics, also in packages that take the labels first.
+_LABELS = {"label", "labels", "y_true", "target", "targets", "relevance", "relevances", "ground_truth"}
+_SCORES = {"score", "scores", "y_score", "y_pred", "pred", "preds", "prediction", "predictions", "logits"}
 _LONGEST = 300  # maximum number of characters of a description
 
 
@@ -75,6 +78,7 @@ class CallSignature:
         known = () if self.signature is None else self.signature.parameters.values()
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         self.named = frozenset(each.name for each in known if each.kind in kinds)
+        self.required = frozenset(each.name for each in known if each.default is each.empty and each.name in self.named)
         self.any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known)
 
     def fits(self, positional: int, *names: str) -> bool:
@@ -90,6 +94,12 @@ class CallSignature:
         except TypeError:
             return False
         return True
+
+    @property
+    def swapped(self) -> bool:
+        """True if the first two parameters have names of labels and scores, in this order."""
+        known = [] if self.signature is None else [*self.signature.parameters][:2]
+        return len(known) == 2 and (known[0].lower() in _LABELS or known[1].lower() in _SCORES)
 
     def __str__(self) -> str:
         return "(...)" if self.signature is None else on_one_line(str(self.signature))

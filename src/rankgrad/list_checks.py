@@ -74,7 +74,7 @@ _IS_IT_INVERTED = "is the mask inverted? It must be True for a document and Fals
 
 
 def _ends(values: Tensor, mask: Tensor | None) -> tuple[float, float]:
-    """Return the smallest and the largest value of real positions, and of 0 if there is a mask; (0, 0) without values."""
+    """Return the smallest and the largest value of real positions; padding counts as 0. Without values, both are 0."""
     if values.numel() == 0:
         return 0.0, 0.0
     values = values.detach()

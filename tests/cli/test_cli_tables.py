@@ -324,6 +324,8 @@ def test_missing_values_and_row_order_as_in_training(tmp_path):
 def test_columns_are_shown_and_a_missing_file_is_called_missing(trained, tmp_path):
     out = rankgrad("inspect", trained.folder / "train.parquet", *trained.options)
     assert "columns: label 'stars', query 'search', docid 'url', weight 'trust', 2 features: 'bm25', 'age'" in out
+    shown = json.loads(rankgrad("inspect", trained.folder / "train.parquet", *trained.options, "--json"))
+    assert shown["feature_names"] == ["bm25", "age"]
     with pytest.raises(OSError, match=r"nofile\.csv: no such file or folder; expected a data set"):
         rankgrad("inspect", "nofile.csv")
 

@@ -148,3 +148,14 @@ def test_a_slice_and_a_replaced_file_are_sent_whole(tmp_path, monkeypatch):
     received = pickle.loads(spawned(part, monkeypatch))
     np.testing.assert_array_equal(received.features, DATA.features[::-1])
     np.testing.assert_array_equal(received.labels, DATA.labels)
+
+
+@pytest.mark.parametrize("layout", ["padded", "flat"])
+def test_a_batch_moves_to_a_device(layout):
+    data, _ = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=["a", "b", "b"])
+    batch = collate([data[0], data[1]], layout=layout)
+    moved = batch.to("meta")
+    assert type(moved) is type(batch)
+    assert {part.device.type for part in moved if isinstance(part, torch.Tensor)} == {"meta"}
+    assert moved.qids == batch.qids
+    assert moved.weights is None

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from programs import finished
 from programs import run_here as run
 from tiny_study import no_processes
 
@@ -91,3 +92,28 @@ def test_the_commands_refuse_equal_labels_in_one_line(tmp_path, command, file):
     source = write(tmp_path / "set", np.zeros(60)) / file
     with pytest.raises(ValueError, match=r"^labels must differ, because otherwise nothing can be learned; got 0 for"):
         run(command, "--data", source, "--model", "linear", "--epochs", 1, "--out", tmp_path / "a")
+
+
+@each_ranker
+@pytest.mark.parametrize("qid", [np.arange(60), np.repeat(np.arange(12), 5)])
+def test_lists_that_teach_nothing_are_told(kind, qid):
+    """A query id per row, and labels that belong to the query: no list has an order to learn."""
+    labels = (qid % 3).astype(np.float32)
+    with pytest.warns(UserWarning, match="has no list whose labels differ.*is the query id the number of a row"):
+        made(kind).fit(X, labels, qid=qid)
+
+
+@pytest.mark.usefixtures("_no_processes")
+def test_train_refuses_to_hold_out_lists_that_teach_nothing(tmp_path):
+    source = write(tmp_path / "set", np.repeat(np.arange(12) % 3, 5)) / "train.txt"
+    settings = ("--data", source, "--model", "linear", "--epochs", 1, "--out", tmp_path / "a")
+    with pytest.raises(
+        ValueError, match=r"train.txt must contain a list whose labels differ; got none; there is nothing"
+    ):
+        run("train", *settings)
+    assert "warning: train.txt has no list whose labels differ" in finished("train", *settings, "--holdout", 0).stderr
+
+
+def test_inspect_warns_if_every_list_has_a_single_document():
+    found = inspect(Dataset(X, GRADED, np.arange(61), np.arange(60))).findings
+    assert {finding.severity for finding in found if finding.kind == "single documents"} == {"warning"}

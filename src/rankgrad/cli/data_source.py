@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
 
 KEPT = "data.json"  # file that records the data of a run, in the folder of the run
+_SHOWN = 50  # largest number of names of features in a message
 PARTS = ("train", "validation", "test")
 _KINDS: dict[str, Any] = {
     "data": str,
@@ -186,8 +187,8 @@ class DataSource:
         chosen = choose(self.columns or Columns(), table.numeric, partitions=table.partitions, typed=table.typed)
         others = {"query": chosen.qid, "docid": chosen.docid, "weight": chosen.weight}
         roles = "".join(f", {role} {name!r}" for role, name in others.items() if name is not None)
-        categorical = f"; categorical: {some(chosen.categorical)}" if chosen.categorical else ""
-        features = f"{len(chosen.features)} features: {some(chosen.features)}{categorical}"
+        categorical = f"; categorical: {some(chosen.categorical, _SHOWN)}" if chosen.categorical else ""
+        features = f"{len(chosen.features)} features: {some(chosen.features, _SHOWN)}{categorical}"
         return f"columns: label {chosen.label!r}{roles}, {features}"
 
     def with_options_of(self, folder: Path) -> "DataSource":

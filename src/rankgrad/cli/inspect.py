@@ -47,7 +47,8 @@ def inspect(
     splits = Splits(parts["train"], parts.get("validation"), parts.get("test"), name)
     seen = inspect_data(parts["train"] if source.is_single else splits)
     if json:
-        typer.echo(jsonlib.dumps(seen.to_json() | {"warnings": [str(warning.message) for warning in caught]}, indent=2))
+        found = seen.to_json() | {"feature_names": parts["train"].feature_names}
+        typer.echo(jsonlib.dumps(found | {"warnings": [str(warning.message) for warning in caught]}, indent=2))
     else:
         if (columns := source.columns_text()) is not None:
             typer.echo(columns)

@@ -1,7 +1,7 @@
 """Join lists into batches of tensors, for `torch.utils.data.DataLoader`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_Batch = TypeVar("_Batch", "PaddedBatch", "FlatBatch")
+
+
 class PaddedBatch(NamedTuple):
     """Batch of padded lists. `labels`, `mask` and `weights` are named as the arguments of losses and metrics."""
 
@@ -21,6 +24,15 @@ class PaddedBatch(NamedTuple):
     mask: "Tensor"  # (lists, n), True for a document
     weights: "Tensor | None"  # (lists, n), document weights, 0 at padding; None if the data set has no weights
     qids: list[Any]  # query id of each list
+
+    def to(self, device: Any, non_blocking: bool = False) -> "PaddedBatch":
+        """Return the batch with all tensors on a device.
+
+        Args:
+            device: device, or its name.
+            non_blocking: True to copy from pinned memory while the program goes on, as in `torch.Tensor.to`.
+        """
+        return _moved(self, device, non_blocking)
 
 
 class FlatBatch(NamedTuple):
@@ -31,6 +43,15 @@ class FlatBatch(NamedTuple):
     offsets: "Tensor"  # (lists + 1,), list `l` has the documents from `offsets[l]` to `offsets[l + 1]`
     weights: "Tensor | None"  # (documents,), document weights; None if the data set has no weights
     qids: list[Any]  # query id of each list
+
+    def to(self, device: Any, non_blocking: bool = False) -> "FlatBatch":
+        """Return the batch with all tensors on a device.
+
+        Args:
+            device: device, or its name.
+            non_blocking: True to copy from pinned memory while the program goes on, as in `torch.Tensor.to`.
+        """
+        return _moved(self, device, non_blocking)
 
 
 @overload
@@ -83,3 +104,8 @@ def collate(lists: Sequence[DocumentList], *, layout: str = "padded") -> PaddedB
     if layout == "flat":
         return FlatBatch(features, labels, torch.from_numpy(np.append(0, np.cumsum(lengths))), weights, qids)
     return PaddedBatch(features, labels, torch.from_numpy(real), weights, qids)
+
+
+def _moved(batch: _Batch, device: Any, non_blocking: bool) -> _Batch:
+    parts: list[Any] = [part.to(device, non_blocking=non_blocking) if hasattr(part, "to") else part for part in batch]
+    return type(batch)(*parts)

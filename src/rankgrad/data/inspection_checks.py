@@ -78,7 +78,7 @@ def _list_findings(data: Dataset, where: str) -> Iterator[Finding]:
     if single := int((lengths == 1).sum()):
         what = f"{_of(single, lists, 'lists')} have a single document."
         do = "Nothing can be learned from such lists, and they increase the mean of a metric."
-        yield Finding("note", "single documents", where, what, do)
+        yield Finding("warning" if single == lists else "note", "single documents", where, what, do)
     if none := int((lengths == 0).sum()):
         what = f"{_of(none, lists, 'lists')} have no document."
         yield Finding("note", "no documents", where, what, "Such lists count as lists without a relevant document.")

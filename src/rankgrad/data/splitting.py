@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset, Splits
-from rankgrad.data.training_labels import check_labels_differ
+from rankgrad.data.training_labels import NOTHING_TO_RANK, check_labels_differ, lists_with_different_labels
 from rankgrad.errors import bad_value
 
 HOLDOUT = 0.2  # default share of the training lists to hold out
@@ -49,19 +49,6 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
     return np.setdiff1d(everything, chosen), np.sort(chosen)
 
 
-def lists_with_different_labels(data: Dataset) -> Lists:
-    """Return the indices of the lists in which the labels differ.
-
-    Args:
-        data: labelled lists.
-    """
-    labels, owner = np.asarray(data.labels), np.repeat(np.arange(len(data)), data.lengths)
-    if not len(owner):
-        return np.zeros(0, np.int64)
-    first = labels[np.minimum(data.offsets[:-1], len(owner) - 1)]
-    return np.unique(owner[labels != first[owner]])
-
-
 def query_order(data: Dataset, lists: Lists, seed: int) -> Lists:
     """Return the indices `lists` in the order of holding out: sorted by a hash of the seed and each list's query id.
 
@@ -87,6 +74,8 @@ def hold_out(splits: Splits, share: float, seed: int = 0) -> Splits:
     kept, held = held_out(splits.train, share, seed)
     if not len(held):
         check_labels_differ(splits.train)
+        if not len(lists_with_different_labels(splits.train)):
+            bad_value(splits.train.name or "the data", "contain a list whose labels differ", f"none; {NOTHING_TO_RANK}")
         got = f"{share:g} with {len(splits.train)} list(s) in {splits.train.name or 'the data'}"
         bad_value("holdout", "be 0, or large enough to select a list whose labels differ", got)
     return _split(splits, kept, held)

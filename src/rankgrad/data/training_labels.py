@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_checks import LARGEST_GRADE, only_grade
@@ -12,8 +13,22 @@ from rankgrad.errors import bad_value
 
 # Specs of losses and metrics that use the gain 2^y - 1. A description of a custom loss or metric begins with `own:`.
 _GAINS = re.compile(r"^(?!own:)(?!.*gain=.?linear).*(dcg|lambda|unique_softmax|\berr\b)")
+NOTHING_TO_RANK = "there is nothing to rank in other lists (is the query id the number of a row?)"
 # Specs of losses that divide the targets of a list by their sum.
 _DIVIDED = re.compile(r"^(listnet|xe_ndcg)\b", re.IGNORECASE)
+
+
+def lists_with_different_labels(data: Dataset) -> NDArray[np.int64]:
+    """Return the indices of the lists in which the labels differ.
+
+    Args:
+        data: labelled lists.
+    """
+    labels, owner = np.asarray(data.labels), np.repeat(np.arange(len(data)), data.lengths)
+    if not len(owner):
+        return np.zeros(0, np.int64)
+    first = labels[np.minimum(data.offsets[:-1], len(owner) - 1)]
+    return np.unique(owner[labels != first[owner]])
 
 
 def check_labels_differ(data: Dataset) -> None:
@@ -28,7 +43,7 @@ def check_labels_differ(data: Dataset) -> None:
 
 
 def check_training_labels(data: Dataset, loss: str, metric: str | None, weights: Any = None) -> None:
-    """Raise an error if all training labels are equal; warn about too large labels, and about weights without effect.
+    """Raise an error if all training labels are equal; warn about other labels and weights that teach little.
 
     Args:
         data: training lists.
@@ -37,6 +52,9 @@ def check_training_labels(data: Dataset, loss: str, metric: str | None, weights:
         weights: document weights `(documents,)`; None for the weights of `data`.
     """
     check_labels_differ(data)
+    if len(data.labels) > 1 and not len(lists_with_different_labels(data)):
+        name = data.name or "the training data"
+        warnings.warn(f"{name} has no list whose labels differ, and {NOTHING_TO_RANK}", stacklevel=3)
     weights = data.weights if weights is None else weights
     if weights is not None and _DIVIDED.match(loss) and _only_of_lists(data, weights):
         why = f"{loss} divides the targets of a list by their sum"

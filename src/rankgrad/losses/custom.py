@@ -24,7 +24,10 @@ from rankgrad.losses.composed import WeightedSum, takes_weights
 from rankgrad.losses.from_text import KNOWN, TextLoss, parse_loss
 from rankgrad.spec import show
 
-_FORMS = "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction)"
+_FORMS = (
+    "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction), in this order, "
+    "and optionally of weights"
+)
 # Names that the training log uses: a parameter of a loss with such a name is logged as `loss.name`.
 _RESERVED = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
 
@@ -38,8 +41,11 @@ def as_loss(loss: Any) -> TextLoss:
     - `(scores, labels, mask)`: padded lists `(lists, n)`, with a boolean mask that is True for a document.
     - `(scores, labels)`: one list at a time, `(n,)`.
 
-    The function returns one value per list. With padded lists, it may also return a single value, the mean over the
-    lists. A loss with a parameter `weights` also receives the weights of the documents, in the layout of the scores.
+    The scores are the first argument, and the labels the second. The function returns one value per list. With padded
+    lists, it may also return a single value, the mean over the lists. A loss with a parameter `weights` also receives
+    the weights of the documents, in the layout of the scores; without weights, it receives ones if the parameter has
+    no default. The mean over the lists includes lists without a relevant document, which most losses of rankgrad leave
+    out. A function of one list does not work inside of `torch.compile` and `torch.func`; one with a mask does.
 
     Args:
         loss: a spec, a function, `functools.partial`, an `nn.Module` or any other callable object.
@@ -144,7 +150,8 @@ class CustomLoss(TextLoss):
         flat = "offsets" in takes.named or (takes.any and "mask" not in takes.named)
         form = "flat" if flat else "padded" if "mask" in takes.named else "list"
         given = {"flat": ("offsets", "reduction"), "padded": ("mask", "reduction"), "list": ()}[form]
-        if not takes.fits(2, *(name for name in given if self._takes(name)), *self.options):
+        given += ("weights",) if self.takes_weights else ()
+        if takes.swapped or not takes.fits(2, *(name for name in given if self._takes(name)), *self.options):
             bad_value("loss", _FORMS, f"{about}{takes}")
         return form
 
@@ -221,6 +228,8 @@ class CustomLoss(TextLoss):
     def _call(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
         """Call the custom loss with the arguments that it takes and that are not None."""
         given = {name: value for name, value in lists.items() if value is not None and self._takes(name)}
+        if "weights" in self.takes.required and "weights" not in given:
+            given["weights"] = torch.ones_like(scores)
         found = self.function(scores, labels, **self.options, **given)
         if not isinstance(found, Tensor):
             bad_type("loss", "return a tensor", f"{type(found).__name__} from {self}")

@@ -19,14 +19,14 @@ class CustomMetric:
 
     Args:
         function: function that returns a number for the scores and labels of one list, both `(n,)` on the CPU. If the
-            number is NaN, the list is excluded from the mean. If lower values are better, set
-            `function.higher_is_better` to False.
+            number is NaN, the list is excluded from the mean, like a list without documents. If lower values are
+            better, set `function.higher_is_better` to False.
     """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
         takes = CallSignature(function)
-        if not takes.fits(2):
-            bad_value("metric", "be a function of (scores, labels)", f"{describe(function)}{takes}")
+        if takes.swapped or not takes.fits(2):
+            bad_value("metric", "be a function of (scores, labels), in this order", f"{describe(function)}{takes}")
         self.function = function
         self.higher_is_better = bool(getattr(function, "higher_is_better", True))
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad.data import Dataset
-from rankgrad.data.splitting import HOLDOUT, held_out, lists_with_different_labels
+from rankgrad.data.splitting import HOLDOUT, held_out
+from rankgrad.data.training_labels import lists_with_different_labels
 from rankgrad.errors import bad_value
 from rankgrad.losses.from_text import TextLoss
 from rankgrad.training.batch_loading import Batch, DeviceData, StreamedData

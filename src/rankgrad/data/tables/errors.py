@@ -21,10 +21,10 @@ class TableError(ValueError):
 FILL_ADVICE = "(or set missing= to a number that replaces such values, or to 'nan' to keep them as NaN)"
 
 
-def some(names: Sequence[Any]) -> str:
-    """Return the first five (column) names as text for an error, followed by the number of the other names."""
-    shown = ", ".join(map(repr, names[:5]))
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+def some(names: Sequence[Any], most: int = 5) -> str:
+    """Return the first (column) names as text for a message, followed by the number of the other names."""
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def warn_infinite(where: str, counts: Mapping[str, int]) -> None:

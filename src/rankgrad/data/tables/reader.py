@@ -381,9 +381,8 @@ def _write_batch(
             codes[number] = _codes(table, column, name)
             batch = batch.set_column(number, name, column.indices.cast("float32").fill_null(0))
     found = write_rows(batch, batch.schema.names, matrix, first, place, 0.0 if fill is None else fill)
-    for number in np.flatnonzero(found[0]) if fill is not None else ():
-        name = batch.schema.names[number]
-        table.infinite[name] = table.infinite.get(name, 0) + _infinities(batch.column(int(number)))
+    for name in (batch.schema.names[column] for column in np.flatnonzero(found[0])) if fill is not None else ():
+        table.infinite[name] = table.infinite.get(name, 0) + _infinities(batch.column(name))
     for number, values in codes.items():
         matrix[slice(first, first + len(values)) if place is None else place, number] = values
     return found

@@ -15,7 +15,8 @@ from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset
 from rankgrad.data.categories import from_json, recode, to_json
 from rankgrad.data.sparse_rows import is_sparse, stack_rows
-from rankgrad.data.splitting import lists_with_different_labels, query_order
+from rankgrad.data.splitting import query_order
+from rankgrad.data.training_labels import lists_with_different_labels
 from rankgrad.errors import bad_value
 
 _ARRAYS = ("features", "labels", "offsets", "qids", "weights")
