@@ -117,3 +117,26 @@ def test_train_refuses_to_hold_out_lists_that_teach_nothing(tmp_path):
 def test_inspect_warns_if_every_list_has_a_single_document():
     found = inspect(Dataset(X, GRADED, np.arange(61), np.arange(60))).findings
     assert {finding.severity for finding in found if finding.kind == "single documents"} == {"warning"}
+
+
+@each_ranker
+@pytest.mark.parametrize("metric", ["nDCG@10", "nDCG(empty='skip')@10"])
+def test_validation_lists_that_choose_nothing_are_told(kind, metric):
+    """Otherwise, the first epoch or tree would be kept."""
+    ranker = RANKERS[kind](metric=metric)
+    ranker.set_params(**({"epochs": 3} if kind == "neural" else {"trees": 3}))
+    lists = {"eval_set": (X, np.zeros(60)), "eval_qid": QID}
+    with pytest.warns(UserWarning, match="has no list whose labels differ, so no epoch or tree is chosen by nDCG"):
+        ranker.fit(X, GRADED, qid=QID, **lists)
+    assert ranker.model_.kept == 3
+    assert "validation" not in ranker.model_.metrics
+
+
+def test_a_metric_without_a_value_keeps_all_trees():
+    pytest.importorskip("lightgbm")
+
+    def none(scores, labels):
+        return float("nan")
+
+    ranker = TreeRanker("lightgbm", trees=4, metric=none).fit(X, GRADED, qid=QID, eval_set=(X, GRADED), eval_qid=QID)
+    assert ranker.best_trees_ == 4

@@ -202,15 +202,27 @@ def test_objectives_of_lightgbm_with_one_score_are_read_and_saved(objective, tmp
 
 @pytest.mark.parametrize(
     "objective",
-    ["binary:logistic", "binary:logitraw", "reg:logistic", "count:poisson", "reg:absoluteerror", "reg:tweedie"],
+    [
+        *(
+            "binary:logistic",
+            "binary:logitraw",
+            "binary:hinge",
+            "reg:logistic",
+            "reg:absoluteerror",
+            "reg:squaredlogerror",
+        ),
+        *("reg:pseudohubererror", "reg:quantileerror", "reg:gamma", "reg:tweedie", "count:poisson", "survival:cox"),
+    ],
 )
-def test_objectives_of_xgboost_with_one_score_are_read_and_saved(objective, tmp_path):
+def test_objectives_of_xgboost_with_one_score_are_read_saved_and_exported(objective, tmp_path):
     xgboost = pytest.importorskip("xgboost")
-    rows = xgboost.DMatrix(SORTED, LABELS > 0)
-    booster = xgboost.train({"objective": objective, "nthread": 1}, rows, 3)
+    more = {"quantile_alpha": 0.6} if objective == "reg:quantileerror" else {}
+    rows = xgboost.DMatrix(SORTED, (LABELS > 0) + (0 if objective.startswith(("binary", "reg:log")) else 0.5))
+    booster = xgboost.train({"objective": objective, "nthread": 1, **more}, rows, 3)
     model = TreeModel.from_booster(booster)
     np.testing.assert_array_equal(model.score(SORTED), booster.predict(rows, output_margin=True))
     model.save(tmp_path)
+    model.export(tmp_path / "engine.json", format="elasticsearch")  # compares the scores
     np.testing.assert_array_equal(load(tmp_path).score(SORTED), model.score(SORTED))
 
 

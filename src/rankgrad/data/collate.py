@@ -107,5 +107,9 @@ def collate(lists: Sequence[DocumentList], *, layout: str = "padded") -> PaddedB
 
 
 def _moved(batch: _Batch, device: Any, non_blocking: bool) -> _Batch:
-    parts: list[Any] = [part.to(device, non_blocking=non_blocking) if hasattr(part, "to") else part for part in batch]
+    from torch import Tensor
+
+    parts: list[Any] = [
+        part.to(device, non_blocking=non_blocking) if isinstance(part, Tensor) else part for part in batch
+    ]
     return type(batch)(*parts)

@@ -42,6 +42,22 @@ def check_labels_differ(data: Dataset) -> None:
         bad_value("labels", "differ, because otherwise nothing can be learned", got)
 
 
+def useful_validation(validation: Dataset | None, metric: str) -> Dataset | None:
+    """Return the validation lists; None, with a warning, if all orders of their documents have the same metric.
+
+    Otherwise, a run would keep its first epoch or tree.
+
+    Args:
+        validation: validation lists, or None.
+        metric: spec of the metric on the validation lists, or the description of a custom metric, which may differ.
+    """
+    if validation is None or metric.startswith("own:") or len(lists_with_different_labels(validation)):
+        return validation
+    told = f"{validation.name or 'the validation data'} has no list whose labels differ"
+    warnings.warn(f"{told}, so no epoch or tree is chosen by {metric}: the last one is kept", stacklevel=3)
+    return None
+
+
 def check_training_labels(data: Dataset, loss: str, metric: str | None, weights: Any = None) -> None:
     """Raise an error if all training labels are equal; warn about other labels and weights that teach little.
 

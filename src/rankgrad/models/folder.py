@@ -113,10 +113,14 @@ def write_metrics(folder: str | PathLike[str], metrics: dict[str, Any]) -> None:
 
     Args:
         folder: folder of the model.
-        metrics: metrics, as JSON values.
+        metrics: metrics, as JSON values. A metric that is NaN is not written.
     """
     (Path(folder) / CALIBRATION).unlink(missing_ok=True)  # the weights may be new
-    write_json(Path(folder) / METRICS, metrics, seal=True)
+    known = {
+        part: {name: value for name, value in values.items() if value == value} if isinstance(values, dict) else values
+        for part, values in metrics.items()
+    }
+    write_json(Path(folder) / METRICS, known, seal=True)
 
 
 def read_metrics(folder: str | PathLike[str]) -> dict[str, Any]:

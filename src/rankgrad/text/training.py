@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
 from rankgrad.data.evaluation import evaluate_lists
-from rankgrad.data.training_labels import check_training_labels
+from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_value
 from rankgrad.lock import locked
 from rankgrad.losses.custom import as_loss
@@ -65,6 +65,7 @@ def train_text(
     settings.check()
     collection_of(data)
     texts = settings.to_json()
+    validation = useful_validation(validation, texts["metric"])
     check_training_labels(data, texts["loss"], None if validation is None else texts["metric"])
     folder = None if out is None else Path(out)
     if folder is not None and not resume and (folder / LAST).exists():

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
-from rankgrad.data.training_labels import check_training_labels
+from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lock import locked
 from rankgrad.losses.custom import CustomLoss, as_loss
@@ -82,6 +82,7 @@ def train(
     settings.check()
     callbacks = _checked(callbacks)
     texts = settings.to_json()
+    validation = useful_validation(validation, texts["metric"])
     check_training_labels(data, texts["loss"], None if validation is None else texts["metric"], weights)
     folder = None if out is None else Path(out)
     if folder is not None and not resume and (folder / LAST).exists():

@@ -21,7 +21,7 @@ from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.sparse_rows import is_sparse
-from rankgrad.data.training_labels import check_training_labels
+from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.lock import locked
 from rankgrad.losses.custom import loss_text
@@ -101,6 +101,7 @@ def boost(
         bad_value(str(folder), "be a new folder, unless the run is resumed", "a folder that already contains a run")
     if init_model is not None:
         _check_init(init_model, spec, data)
+    validation = useful_validation(validation, validation_metric(spec.metric)[0])
     metric = None if validation is None else validation_metric(spec.metric)[0]
     check_training_labels(data, loss_text(spec.loss), metric, weights)
     functions = [callbacks] if callable(callbacks) else list(callbacks)

@@ -1,6 +1,7 @@
 """Read the trees of a LightGBM or XGBoost model as arrays with the feature, threshold and children of each node."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -158,6 +159,13 @@ def rounded_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.where(found > values, np.nextafter(found, np.float32(-np.inf)), found)
 
 
+def _margin(base: float, objective: str) -> float:
+    """Convert the `base_score` of XGBoost, which is a prediction of the objective, to a raw score."""
+    if objective in ("binary:logistic", "reg:logistic"):
+        return math.log(base / (1 - base))
+    return math.log(base) if objective in ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox") else base
+
+
 def _xgboost(content: bytes, reader: _CategoryReader) -> Forest:
     learner = json.loads(content)["learner"]
     booster = learner["gradient_booster"]
@@ -165,7 +173,7 @@ def _xgboost(content: bytes, reader: _CategoryReader) -> Forest:
     if booster["name"] not in ("gbtree", "dart"):
         bad_value("model", f"have the booster gbtree or dart for the format {reader.format}", repr(booster["name"]))
     booster = booster.get("gbtree", booster)
-    base = float(learner["learner_model_param"]["base_score"].strip("[]"))
+    base = _margin(float(learner["learner_model_param"]["base_score"].strip("[]")), learner["objective"]["name"])
     trees = []
     for place, tree in enumerate(booster["model"]["trees"]):
         left = np.array(tree["left_children"], dtype=np.int64)

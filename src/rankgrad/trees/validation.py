@@ -35,13 +35,12 @@ class TreeValidator:
         """
         scores = np.asarray(scores, dtype=np.float32)  # float32 as in `predict`, so that the ties are the same
         values = self.metric.measure(scores, self.data.labels, offsets=self.data.offsets, reduction="none")
-        kept = values[~values.isnan()]
-        self.values.append(float(kept.double().mean()) if len(kept) else 0.0)
+        self.values.append(float(values.double().nanmean()))
         return self.values[-1]
 
     @property
     def best(self) -> int:
-        """Best number of boosted trees; 0 before the first tree."""
-        if not self.values:
-            return 0
-        return 1 + int(np.argmax(self.values) if self.metric.higher_is_better else np.argmin(self.values))
+        """Best number of boosted trees; 0 before the first tree. If the metric has no value, the last tree is best."""
+        if not self.values or np.isnan(self.values).all():
+            return len(self.values)
+        return 1 + int(np.nanargmax(self.values) if self.metric.higher_is_better else np.nanargmin(self.values))
