@@ -1,8 +1,10 @@
 """Base class of the estimators. It groups rows into lists by query, and returns scores in the order of the rows."""
 
+import functools
+import inspect
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -25,7 +27,7 @@ from rankgrad.data.frames import row_ids
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import some
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value, mistyped
 from rankgrad.metrics import ndcg
 from rankgrad.models.calibration import calibration_of, read_calibration
 
@@ -39,6 +41,33 @@ _ROUTING = (
 )
 _NO_SCORE = f"scikit-learn must pass qid to score ({_ROUTING}); got no qid, because metadata routing is not enabled"
 ESTIMATOR = "estimator.json"  # file in the folder of the model, with values that only the estimator has
+
+
+# Arguments of `fit` in LightGBM and XGBoost, and what to use instead.
+_FIT = {
+    **dict.fromkeys(("eval_metric", "eval_at"), "a setting of the ranker: metric='nDCG@5'"),
+    **dict.fromkeys(("early_stopping_rounds", "early_stopping"), "a setting of the ranker: patience=..."),
+    **dict.fromkeys(("categorical_feature", "feature_types"), "a setting of the ranker: categorical=[...]"),
+    **dict.fromkeys(("feature_name", "feature_names"), "the columns of a data frame X"),
+    **dict.fromkeys(("eval_X", "eval_y"), "eval_set=(X, y)"),
+    **dict.fromkeys(("xgb_model", "base_model"), "init_model"),
+    **dict.fromkeys(("weight", "weights"), "sample_weight"),
+}
+
+
+def _with_hints(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `fit` of an estimator with an error that says how to give an argument that it does not have."""
+    known = inspect.signature(fit).parameters
+
+    @functools.wraps(fit)
+    def checked(self: Any, *arguments: Any, **options: Any) -> Any:
+        for name in options.keys() - known.keys():
+            if name in _FIT:
+                bad_type(name, f"be given as {_FIT[name]}", f"the argument {name} of fit")
+            bad_type("arguments of fit", f"be among {', '.join([*known][1:])}", mistyped(name, known))
+        return fit(self, *arguments, **options)
+
+    return checked
 
 
 def _is_calibrated(ranker: "RowRanker") -> bool:
@@ -58,6 +87,11 @@ class RowRanker(BaseEstimator):
     categories_: Categories | None = None  # categories of the categorical columns, by column
     _takes_nan = False  # True if X may contain NaN for missing values
     _eval_set_use = "selects the epoch"  # effect of the first evaluation set, for a warning
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "fit" in cls.__dict__:
+            cls.fit = _with_hints(cls.__dict__["fit"])
 
     def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
         """Return one score per row, in the order of the rows. Only scores of the same list can be compared.
@@ -137,7 +171,7 @@ class RowRanker(BaseEstimator):
             sample_weight: weights of the rows, `(rows,)`; the weight of a list is the mean weight of its rows.
         """
         check_is_fitted(self)
-        if qid is None and group is None and _is_scikit_learn(sys._getframe(1)):
+        if qid is None and group is None and _is_scikit_learn(_caller()):
             # A search catches the error below, and continues with NaN as the score.
             warnings.warn(_NO_SCORE, stacklevel=2)
         data, rows = self._lists(X, y, qid, group, reset=False)
@@ -274,7 +308,7 @@ class RowRanker(BaseEstimator):
         self._check_numbers(X)
         check_lists_given(qid, group)
         if reset:
-            _check_search(self, sys._getframe(2))
+            _check_search(self, _caller())
         return self._grouped(X, y, qid, group)
 
     def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
@@ -391,6 +425,14 @@ def _check_search(ranker: BaseEstimator, caller: FrameType) -> None:
         scorers = [scorer, *getattr(scorer, "_scorers", {}).values()]  # cross_val_score has a scorer of scorers
         if any(type(each) is type(check_scoring(ranker)) for each in scorers):  # a scorer that calls `score`
             raise ValueError(_NO_SCORE)
+
+
+def _caller() -> FrameType:
+    """Return the frame outside of this package that called an estimator."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "rankgrad":
+        frame = frame.f_back
+    return frame
 
 
 def _is_scikit_learn(caller: FrameType) -> bool:

@@ -208,6 +208,15 @@ def test_missing_values_are_the_trees_own_business(framework):
         ({"framework": "xgboost", "ndcg_exp_gain": False}, "ndcg_exp_gain must not be given with a loss of rankgrad"),
         ({"loss": "rank_xendcg"}, "loss must be given as 'native:rank_xendcg', because it is no loss of rankgrad"),
         ({"framework": "xgboost", "loss": "rank:ndcg"}, "loss must be given as 'native:rank:ndcg', because it is"),
+        ({"framework": "xgboost", "missing": -999.0}, "missing must not be given, because NaN is the missing value"),
+        ({"framework": "xgboost", "importance_type": "gain"}, "importance_type must be given as method of"),
+        ({"num_classes": 3}, "num_classes must not be given, because a ranker has one score per document; got num_cla"),
+        (
+            {"framework": "xgboost", "eta": 0.3, "learning_rate": 0.1},
+            "eta must be given only once; got eta=0.3 and lear",
+        ),
+        ({"eta": 0.3, "shrinkage_rate": 0.1}, "eta must be given only once; got eta=0.3 and shrinkage_rate=0.1"),
+        ({"booster": "gblinear", "framework": "xgboost"}, "booster must be gbtree or dart; got booster='gblinear'"),
         ({"smooth": 0.5}, "smooth must be None for losses other than softmax and listnet; got 0.5 for lambdarank"),
         ({"loss": "softmax", "smooth": 2}, "smooth must be None, 'drawn' or a number from 0 to 1; got 2"),
         ({"loss": "native:lambdarank", "smooth": 0.5}, "smooth must be None for a native objective; got 0.5"),
@@ -217,6 +226,33 @@ def test_missing_values_are_the_trees_own_business(framework):
 def test_bad_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         TreeRanker(**settings).fit(X, Y, qid=QID)
+
+
+def test_errors_of_the_frameworks_are_one_sentence():
+    pytest.importorskip("lightgbm")
+    many = np.where(Y.max() == Y, 40, Y)
+    with pytest.raises(ValueError, match=r"^lightgbm stopped with the error: Label 40 is not less than .*\(31\)$"):
+        quick(loss="native:lambdarank").fit(X, many, qid=QID)
+    pytest.importorskip("xgboost")
+    with pytest.raises(ValueError, match=r"^xgboost stopped with the error: .*max_depth.*$") as error:
+        quick("xgboost", max_depth=-3).fit(X, Y, qid=QID)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eval_metric": "ndcg"}, "eval_metric must be given as a setting of the ranker: metric='nDCG@5'; got the arg"),
+        ({"eval_at": [5]}, "eval_at must be given as a setting of the ranker: metric='nDCG@5'"),
+        ({"categorical_feature": [0]}, r"categorical_feature must be given as a setting .*: categorical=\[...\]"),
+        ({"early_stopping_rounds": 5}, "early_stopping_rounds must be given as a setting .*: patience=..."),
+        ({"eval_X": X}, r"eval_X must be given as eval_set=\(X, y\); got the argument eval_X of fit"),
+        ({"eval_sets": 1}, "arguments of fit must be among X, y, qid, .*; got 'eval_sets'; did you mean 'eval_set'"),
+    ],
+)
+def test_arguments_of_fit_in_other_libraries_are_settings_here(options, message):
+    with pytest.raises(TypeError, match=message):
+        quick().fit(X, Y, qid=QID, **options)
 
 
 def test_parameters_of_objectives_are_accepted_with_native_losses():

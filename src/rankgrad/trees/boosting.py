@@ -7,9 +7,10 @@ the trees.
 """
 
 import os
+import re
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,6 +118,7 @@ def boost(
             stack.enter_context(locked(folder, again=True))
             check_plain(folder)
         stack.enter_context(torch.random.fork_rng([]))  # the random state of the caller does not change
+        stack.enter_context(_one_sentence(spec.framework))
         run = _BoostingRun(spec, data, validation, weights, init_model)
         checkpoint = None if folder is None else run.checkpoint(folder)
         if folder is not None:
@@ -127,6 +129,18 @@ def boost(
         if folder is not None:
             model.save(folder)
         return model
+
+
+@contextmanager
+def _one_sentence(framework: str) -> Iterator[None]:
+    """Raise an error of LightGBM or XGBoost, such as one about a parameter, as a `ValueError` of one line."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != framework:
+            raise
+        line = re.sub(r"^\[[\d:]+\] \S+: ", "", (str(error).splitlines() or [type(error).__name__])[0])
+        raise ValueError(f"{framework} stopped with the error: {line}") from error
 
 
 def check_tree_loss(spec: TreeSpec) -> None:

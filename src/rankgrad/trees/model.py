@@ -64,7 +64,8 @@ class TreeModel(TrainedModel):
     ) -> "TreeModel":
         """Return a model of trees that LightGBM or XGBoost trained without rankgrad, with all methods of a model.
 
-        The scores are those of the object. An estimator scores with its best number of trees, and a booster of XGBoost
+        The scores are the raw scores of the framework, for example without the sigmoid of a binary objective, and sums
+        over the trees of a random forest. An estimator scores with its best number of trees, and a booster of XGBoost
         with all trees.
 
         Args:
@@ -192,7 +193,7 @@ class TreeModel(TrainedModel):
             matrix = import_framework("xgboost").DMatrix(rows, **about, enable_categorical=True)
             found = self.booster.predict(matrix, pred_contribs=True)
             return np.asarray(found, dtype=np.float64)
-        if "\nis_linear=1\n" in self.booster.model_to_string(num_iteration=1):
+        if "\nis_linear=1\n" in self.booster.model_to_string():
             bad_value("model", "have only constant leaves for TreeSHAP values", "linear trees (linear_tree=true)")
         return np.asarray(self.booster.predict(rows, pred_contrib=True), dtype=np.float64)
 

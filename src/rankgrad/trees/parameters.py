@@ -42,6 +42,15 @@ _XGBOOST = {
     "max_cached_hist_node", "lambdarank_pair_method", "lambdarank_num_pair_per_sample", "lambdarank_normalization",
     "lambdarank_score_normalization", "lambdarank_unbiased", "lambdarank_bias_norm", "ndcg_exp_gain",
 }  # fmt: skip
+# Two names of one parameter of XGBoost.
+_SAME_IN_XGBOOST = {"eta": "learning_rate", "lambda": "reg_lambda", "alpha": "reg_alpha", "min_split_loss": "gamma"}
+# Parameters that could have no effect, or that would make another model than a ranker.
+_REFUSED = {
+    "missing": "not be given, because NaN is the missing value (replace other values in the features by NaN)",
+    "importance_type": "be given as method of feature_importance",
+    "num_class": "not be given, because a ranker has one score per document",
+    "multi_strategy": "not be given, because a ranker has one score per document",
+}
 # Parameters of LightGBM that are random seeds. LightGBM computes the seeds that are not given from `seed`.
 _SEEDS = ("seed", "bagging_seed", "feature_fraction_seed", "drop_seed", "objective_seed", "extra_seed")
 # With some values of these parameters, a tree depends on earlier trees or on the number of earlier trees. With the
@@ -97,13 +106,22 @@ def check_params(params: dict[str, Any], framework: str, native: bool) -> None:
     if not params:
         return
     try:
-        names, settings = _lightgbm_names() if framework == "lightgbm" else _xgboost_names()
+        names, settings, mains = _lightgbm_names() if framework == "lightgbm" else _xgboost_names()
     # The framework is not installed, or its version has no list of parameters. Training raises an error if necessary.
     except (ImportError, AttributeError):
         return
+    first: dict[str, str] = {}
     for name in params:
         if name in settings:
             bad_value(name, f"be given as {settings[name]}", f"{name}={params[name]!r}")
+        main = mains.get(name, name)
+        if main in _REFUSED and params[name] is not None:
+            bad_value(name, _REFUSED[main], f"{name}={params[name]!r}")
+        if name == "booster" and params[name] not in ("gbtree", "dart", None):
+            bad_value(name, "be gbtree or dart", f"{name}={params[name]!r}")
+        same = first.setdefault(main, name)
+        if same != name:
+            bad_value(same, "be given only once", f"{same}={params[same]!r} and {name}={params[name]!r}")
         if name not in names:
             bad_value("parameter", f"be a parameter of {framework}", mistyped(name, sorted(names)))
         used_by = {
@@ -162,20 +180,22 @@ def aliases(name: str) -> set[str]:
     return {name, *_ConfigAliases.get(name)}
 
 
-def _lightgbm_names() -> tuple[set[str], dict[str, str]]:
-    """Return the names of all parameters of LightGBM, and a mapping.
+def _lightgbm_names() -> tuple[set[str], dict[str, str], dict[str, str]]:
+    """Return the names of all parameters of LightGBM, and two mappings.
 
-    The keys of the mapping are parameters that `TreeRanker` sets. The values are the settings of `TreeRanker`.
+    The first maps parameters that `TreeRanker` sets to the settings of `TreeRanker`, the second maps each alias to the
+    main name of the parameter.
     """
     from lightgbm.basic import _ConfigAliases
 
     known = _ConfigAliases._get_all_param_aliases()
     settings = {alias: ours for theirs, ours in _OURS.items() for alias in (theirs, *known.get(theirs, ()))}
-    return {*known, *(name for others in known.values() for name in others)}, settings
+    mains = {alias: main for main, others in known.items() for alias in others}
+    return {*known, *mains}, settings, mains
 
 
-def _xgboost_names() -> tuple[set[str], dict[str, str]]:
-    """Return the names of all parameters of XGBoost, and a mapping as in `_lightgbm_names`."""
+def _xgboost_names() -> tuple[set[str], dict[str, str], dict[str, str]]:
+    """Return the names of all parameters of XGBoost, and two mappings as in `_lightgbm_names`."""
     import xgboost
 
-    return {*inspect.signature(xgboost.XGBModel.__init__).parameters, *_XGBOOST}, _OURS_OF_XGBOOST
+    return {*inspect.signature(xgboost.XGBModel.__init__).parameters, *_XGBOOST}, _OURS_OF_XGBOOST, _SAME_IN_XGBOOST
