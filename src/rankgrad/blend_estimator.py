@@ -19,7 +19,7 @@ from rankgrad.estimator_base import RowRanker, row_weights
 from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
 from rankgrad.models.calibration import read_calibration, write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config
-from rankgrad.models.protocol import TrainedModel
+from rankgrad.models.protocol import Contributions, TrainedModel
 from rankgrad.trees import TreeRanker
 from rankgrad.trees.model import KIND as TREES
 
@@ -84,13 +84,14 @@ class Blend(RowRanker):
         """
         check_is_fitted(self)
         if others := self._others():
-            must = "all be rankers of rankgrad if the blend is saved (joblib.dump can write other estimators)"
+            must = "all be rankers of rankgrad if the blend is saved (TreeRanker.from_booster makes one of a model of "
+            must += "LightGBM or XGBoost; joblib.dump writes other estimators)"
             bad_value("rankers", must, ", ".join(others))
         check_no_run(folder)
         folder = Path(folder)
         for place, ranker in enumerate(self.rankers, 1):
             ranker.save(folder / f"part-{place}")
-        write_blend(folder, self.weights_, {"loss": self.loss, "even": float(self.even)})
+        write_blend(folder, self.weights_, {"loss": self.loss, "even": float(self.even)}, None, self.categories_)
         write_calibration(folder, self.model_.calibration)
 
     @classmethod
@@ -217,8 +218,10 @@ class EstimatorModel(TrainedModel):
             return self._predict(X)[features.order]
         if self.categories:
             name = type(self.estimator).__name__
-            must = f"be the rows of a data frame for {name}, which has categorical columns"
-            bad_value("X", must, "encoded or changed rows")
+            must = (
+                f"be the rows of a data frame for {name}, because other rankers of the blend have categorical columns"
+            )
+            bad_value("X", must, "an array, or encoded or changed rows")
         X = np.asarray(features)
         if self._names is not None:
             import pandas as pd
@@ -232,6 +235,15 @@ class EstimatorModel(TrainedModel):
             got = f"an array of {scores.dtype} with the shape {scores.shape}"
             bad_value(f"predict of {name}", f"return {len(X)} numbers, one per row", got)
         return scores.astype(np.float32)
+
+    def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
+        """Raise an error, because the contributions of another estimator are unknown.
+
+        Args:
+            features, first, second: as in `TrainedModel.contributions`.
+        """
+        must = "be rankers of rankgrad (TreeRanker.from_booster makes one of a model of LightGBM or XGBoost)"
+        bad_value("rankers of a blend that is explained", must, type(self.estimator).__name__)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Raise an error, because the folder of a blend must not contain the code of other estimators.
@@ -247,7 +259,7 @@ def _check_ranker(ranker: Any) -> None:
     """Check that a ranker of a blend is a fitted estimator with `predict`."""
     if isinstance(ranker, type) or not callable(getattr(ranker, "predict", None)):
         got = ranker.__name__ if isinstance(ranker, type) else type(ranker).__name__
-        loaded = "Ranker.load or TreeRanker.load returns a ranker"
+        loaded = "Ranker.load, TreeRanker.load and TreeRanker.from_booster return rankers"
         hint = f" ({loaded})" if isinstance(ranker, TrainedModel) else ""
         bad_type("rankers", f"be fitted rankers{hint}, or fitted estimators with a method predict", got)
     if hasattr(ranker, "fit"):

@@ -20,7 +20,7 @@ from rankgrad.estimator import Ranker
 from rankgrad.estimator_base import RowRanker
 from rankgrad.models import load as read_model
 from rankgrad.models.blend import standardise_per_list
-from rankgrad.trees import TreeRanker
+from rankgrad.trees import TreeModel, TreeRanker
 
 
 def made(lists=30, features=3, seed=0):
@@ -191,6 +191,8 @@ def test_any_fitted_estimator_with_predict_is_a_part(parts, fitted, tmp_path):
     for each in (both, blend([fitted, both]).fit(VX, VY, qid=VQID)):
         with pytest.raises(ValueError, match=r"rankers must all be rankers of rankgrad if .*; got LinearRegr"):
             each.save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"rankers of a blend that is explained must .*from_booster.*; got LinearRegr"):
+        alone.explain(VX, VY, VQID, query=VQID[0])
     with pytest.raises(ValueError, match="model must be a ranker of rankgrad if it is saved"):
         both.model_.models[1].save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -245,7 +247,7 @@ def categorical_frame(lists, seed):
     return frame.set_axis(range(len(frame), 0, -1)), (shop == "b") + (features[:, 0] > 0), qid
 
 
-def test_an_estimator_gets_the_rows_of_the_caller():
+def test_an_estimator_gets_the_rows_of_the_caller(tmp_path):
     lightgbm = pytest.importorskip("lightgbm")
     frame, y, qid = categorical_frame(30, 0)
     order = np.argsort(qid, kind="stable")
@@ -268,8 +270,17 @@ def test_an_estimator_gets_the_rows_of_the_caller():
     assert both.rank(other, groups).min() == 1
     again = pickle.loads(pickle.dumps(both))
     np.testing.assert_array_equal(again.predict(other, groups), scores)
-    with pytest.raises(ValueError, match="X must be the rows of a data frame for LGBMRanker, which has categorical"):
+    with pytest.raises(ValueError, match="X must be the rows of a data frame for LGBMRanker, because other"):
         both.feature_importance(other, labels, groups, repeats=1)
+    with pytest.raises(TypeError, match=r"TreeRanker.from_booster return rankers\)"):
+        blend([TreeModel.from_booster(trees)]).fit(other, labels, qid=groups)
+    ours = blend([TreeRanker.from_booster(trees), net]).fit(other, labels, qid=groups)
+    np.testing.assert_allclose(ours.weights_, both.weights_, atol=1e-6)
+    ours.save(tmp_path / "both")
+    assert json.loads((tmp_path / "both" / "config.json").read_text())["categories"] == {"1": ["a", "b", "c"]}
+    assert ours.explain(other, labels, groups, query=groups[0]).contributions.shape == (2,)
+    np.testing.assert_array_equal(Blend.load(tmp_path / "both").predict(other, groups), ours.predict(other, groups))
+    assert read_model(tmp_path / "both").categories == {1: ("a", "b", "c")}
 
 
 def test_a_blend_in_a_search_without_query_ids_still_says_so(parts):

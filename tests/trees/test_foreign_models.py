@@ -399,3 +399,21 @@ def test_infinite_values_in_the_training_and_values_that_float32_rounds():
         UserWarning, match="feature 'Column_0' has values up to 1.7e.09: rankgrad rounds features to float32"
     ):
         TreeModel.from_booster(foreign("lightgbm", rows))
+
+
+def test_names_that_lightgbm_changed_can_be_given(tmp_path):
+    table = frame().rename(columns={"price": "unit price"})
+    booster = foreign("lightgbm", table)
+    assert booster.feature_name()[0] == "unit_price"
+    ranker = TreeRanker.from_booster(booster, feature_names=table.columns)
+    expected = np.float32(booster.predict(SORTED, raw_score=True))
+    np.testing.assert_array_equal(ranker.predict(table[table.columns[::-1]]), expected)
+    ranker.save(tmp_path)
+    np.testing.assert_array_equal(TreeRanker.load(tmp_path).predict(table[table.columns[::-1]]), expected)
+    with pytest.raises(ValueError, match="feature_names must be 4 names, one per feature of the model; got 2"):
+        TreeRanker.from_booster(booster, feature_names=["a", "b"])
+
+
+def test_trees_are_not_moved_to_a_gpu_by_the_option_of_networks(tmp_path):
+    with pytest.raises(ValueError, match=r"device must be auto or cpu for lightgbm .*device_type=gpu\); got 'cuda'"):
+        rg.models.kind_of("lightgbm").read({"device": "cuda"})

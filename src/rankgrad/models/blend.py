@@ -15,6 +15,7 @@ from rankgrad import losses
 from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
+from rankgrad.data.dataset import Categories
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config, read_metrics, write_config, write_metrics
@@ -43,9 +44,8 @@ class BlendModel(TrainedModel):
     def __post_init__(self) -> None:
         self.features, self.categories = int(self.models[0].features), self.models[0].categories
         if any((model.categories or None) != (self.categories or None) for model in self.models):
-            bad_value(
-                "models of a blend", "have the same categories of each feature", "models with different categories"
-            )
+            must = "have the same categories of each feature (train them on the same data frame or file)"
+            bad_value("models of a blend", must, "models with different categories")
 
     @property
     def takes_missing(self) -> bool:
@@ -103,7 +103,7 @@ class BlendModel(TrainedModel):
         for part, model in zip(parts_of(folder, len(self.models)), self.models, strict=True):
             model.save(part)
         write_metrics(folder, self.metrics)
-        write_blend(folder, self.weights, self.settings, self.feature_names)
+        write_blend(folder, self.weights, self.settings, self.feature_names, self.categories)
         write_calibration(folder, self.calibration)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
@@ -324,6 +324,7 @@ def write_blend(
     weights: NDArray[np.float64],
     settings: dict[str, Any],
     feature_names: Sequence[str] | None = None,
+    categories: Categories | None = None,
 ) -> None:
     """Write the `config.json` of a blend. The folder must already contain the parts of the blend.
 
@@ -332,9 +333,11 @@ def write_blend(
         weights: weights of the parts.
         settings: settings of the fit.
         feature_names: names of the features; None if they are unknown.
+        categories: categories of the categorical features, for programs that use an exported file; None without them.
     """
     parts = [_hash(part) for part in parts_of(folder, len(weights))]
-    write_config(folder, KIND, {"weights": weights.tolist(), "settings": settings, "parts": parts}, feature_names)
+    about = {"weights": weights.tolist(), "settings": settings, "parts": parts}
+    write_config(folder, KIND, about, feature_names, categories)
 
 
 def read_blend(folder: Path) -> tuple[NDArray[np.float64], dict[str, Any]]:

@@ -121,6 +121,13 @@ class TreeKind(RankerKind):
         for name in given:
             if name in Settings.names() and name not in (*self.words, *_TAKEN, "device"):
                 bad_value(name, f"not be given with {self.name}, which has no such setting", repr(given[name]))
+        if given.get("device", "auto") not in ("auto", "cpu"):
+            own_parameter = {"lightgbm": "device_type=gpu", "xgboost": "device=cuda"}[self.name]
+            bad_value(
+                "device",
+                f"be auto or cpu for {self.name} (or give its own parameter, set={own_parameter})",
+                repr(given["device"]),
+            )
         from rankgrad.trees.parameters import own_names
 
         own = own_names({name: value for name, value in given.items() if name not in ("device", *self.words)})

@@ -190,16 +190,22 @@ class TreeRanker(RowRanker):
 
     @classmethod
     def from_booster(
-        cls, booster: Any, *, categorical: Sequence[Any] | None = None, zero_missing: bool = False
+        cls,
+        booster: Any,
+        *,
+        feature_names: Sequence[str] | None = None,
+        categorical: Sequence[Any] | None = None,
+        zero_missing: bool = False,
     ) -> "TreeRanker":
         """Return a fitted ranker of a model that LightGBM or XGBoost trained without rankgrad.
 
         The settings of the ranker are the defaults, except the framework. It can be saved, or be a part of `rg.blend`.
 
         Args:
-            booster, categorical, zero_missing: as in `TreeModel.from_booster`.
+            booster, feature_names, categorical, zero_missing: as in `TreeModel.from_booster`.
         """
-        model = TreeModel.from_booster(booster, categorical=categorical, zero_missing=zero_missing)
+        options: dict[str, Any] = {"categorical": categorical, "zero_missing": zero_missing}
+        model = TreeModel.from_booster(booster, feature_names=feature_names, **options)
         ranker = cls._of(model, Path(CONFIG))
         ranker._take_columns(model.feature_names)
         return ranker

@@ -1,6 +1,7 @@
 """Export boosted trees as one file: ONNX, the format of the framework, or a format of a search engine."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -62,6 +63,11 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         content = made.SerializeToString()
         engine, run = "onnxruntime", run_onnx(content)
     else:
+        if model.categories:
+            told = (
+                "the file contains the positions of categories in the list categories of config.json, not their values"
+            )
+            warnings.warn(f"{told}: {model.framework} needs these positions as features", stacklevel=3)
         engine, run = model.framework, _native(model, content)
         counts = {column: len(values) for column, values in (model.categories or {}).items()}
         draw = _draw([np.zeros(0, dtype=np.float32)] * model.features, counts)

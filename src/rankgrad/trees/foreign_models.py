@@ -35,11 +35,14 @@ class ForeignModel(NamedTuple):
     zero_missing: bool  # True if 0 was a missing value in the training
 
 
-def read_foreign(source: Any, categorical: Sequence[Any] | None = None) -> ForeignModel:
+def read_foreign(
+    source: Any, names: Sequence[str] | None = None, categorical: Sequence[Any] | None = None
+) -> ForeignModel:
     """Check an object or a model file of LightGBM or XGBoost, and return its model.
 
     Args:
         source: booster or fitted estimator of LightGBM or XGBoost, or the path of a model file.
+        names: names of the features; None for the names in the model.
         categorical: names or positions of the columns that were categorical in the data frame of the training, for a
             booster of LightGBM. With None, they are found in the model.
     """
@@ -55,9 +58,12 @@ def read_foreign(source: Any, categorical: Sequence[Any] | None = None) -> Forei
     width = int(found[1]) + (framework == "lightgbm") if found else 1
     content, values = _without_categories(content, name) if framework == "xgboost" else (content, None)
     booster = checked_booster(name, content, framework, width)
+    if names is not None and len(names) != width:
+        bad_value("feature_names", f"be {width} names, one per feature of the model", len(names))
     if framework == "lightgbm":
         _warn_of_large_values(booster)
-        return ForeignModel(booster, framework, _lightgbm_categories(booster, categorical), zero_missing)
+        known = booster.feature_name() if names is None else [*map(str, names)]
+        return ForeignModel(booster, framework, _lightgbm_categories(booster, known, categorical), zero_missing)
     if categorical is not None:
         bad_value("categorical", "be None for a model of XGBoost, which contains the categories", categorical)
     # The estimator predicts with the best number of trees, the booster with all trees.
@@ -187,14 +193,14 @@ def _values_of(column: dict[str, Any]) -> list[Any]:
     return [joined[start:end].decode() for start, end in pairwise(ends)]
 
 
-def _lightgbm_categories(booster: Any, categorical: Sequence[Any] | None) -> Categories | None:
+def _lightgbm_categories(booster: Any, names: list[str], categorical: Sequence[Any] | None) -> Categories | None:
     """Return the categories of each categorical column of a booster of LightGBM; None without categorical columns.
 
     The file contains the categories of each column of a pandas frame, but not which columns these are. Usually they are
     the columns with categorical splits. A column of ordered categories has numerical splits, and one with a single
     value has none. Without a pandas frame, the categories are integers from 0.
     """
-    values, names, infos = booster.pandas_categorical or [], booster.feature_name(), _feature_infos(booster)
+    values, infos = booster.pandas_categorical or [], _feature_infos(booster)
     columns = split = [place for place, info in enumerate(infos) if info != "none" and not info.startswith("[")]
     if not values:
         columns = []

@@ -60,7 +60,12 @@ class TreeModel(TrainedModel):
 
     @classmethod
     def from_booster(
-        cls, booster: Any, *, categorical: Sequence[Any] | None = None, zero_missing: bool = False
+        cls,
+        booster: Any,
+        *,
+        feature_names: Sequence[str] | None = None,
+        categorical: Sequence[Any] | None = None,
+        zero_missing: bool = False,
     ) -> "TreeModel":
         """Return a model of trees that LightGBM or XGBoost trained without rankgrad, with all methods of a model.
 
@@ -70,13 +75,17 @@ class TreeModel(TrainedModel):
 
         Args:
             booster: booster or fitted estimator of LightGBM or XGBoost, or the path of a model file.
+            feature_names: names of the features; with None, the names in the model, in which LightGBM replaces blanks
+                by `_`.
             categorical: names or positions of the columns that were categorical in the data frame of the training.
                 With None, they are found in the model.
             zero_missing: True if 0 was a missing value in the training. This is so if XGBoost trained on a sparse
                 matrix, whose other entries are missing values for XGBoost.
         """
-        found = read_foreign(booster, categorical)
+        found = read_foreign(booster, feature_names, categorical)
         model = cls(found.booster, found.framework, features_of(found.booster, found.framework))
+        if feature_names is not None:
+            model.feature_names = tuple(map(str, feature_names))
         model.categories, model.zero_missing = found.categories, zero_missing or found.zero_missing
         return model
 
