@@ -173,6 +173,14 @@ def test_a_column_option_replaces_only_its_own_recorded_column(trained, tmp_path
     assert out.read_text().startswith("qid,docid,score\n")
 
 
+def test_predict_ignores_labels_that_are_text(trained, tmp_path):
+    words = pa.array(["good"] * len(trained.table))
+    table = trained.table.set_column(trained.table.column_names.index("stars"), "stars", words)
+    parquet.write_table(table, tmp_path / "words.parquet")
+    expected = rankgrad("predict", trained.model, trained.folder / "train.parquet")
+    assert rankgrad("predict", trained.model, tmp_path / "words.parquet") == expected
+
+
 def test_scores_do_not_replace_the_input(trained, tmp_path):
     csv.write_csv(trained.table, tmp_path / "rows.csv")
     before = (tmp_path / "rows.csv").read_bytes()

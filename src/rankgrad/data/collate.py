@@ -30,7 +30,7 @@ class PaddedBatch(NamedTuple):
 
         Args:
             device: device, or its name.
-            non_blocking: True to copy from pinned memory while the program goes on, as in `torch.Tensor.to`.
+            non_blocking: True to copy from pinned memory without waiting, as in `torch.Tensor.to`.
         """
         return _moved(self, device, non_blocking)
 
@@ -49,7 +49,7 @@ class FlatBatch(NamedTuple):
 
         Args:
             device: device, or its name.
-            non_blocking: True to copy from pinned memory while the program goes on, as in `torch.Tensor.to`.
+            non_blocking: True to copy from pinned memory without waiting, as in `torch.Tensor.to`.
         """
         return _moved(self, device, non_blocking)
 

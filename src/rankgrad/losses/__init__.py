@@ -35,8 +35,9 @@ scores from -1e30 to 1e30. Scores are not checked: if a score of a list is NaN, 
 is infinite, the value may be a finite number, but it has no meaning: exclude documents with a mask, not with scores of
 -inf.
 
-**Transforms.** Every loss works in `torch.compile(fullgraph=True)`, in `torch.func.vmap` and in `torch.func.grad`. With
-PyTorch 2.11, `vmap` of a loss that sorts documents is an error; use PyTorch 2.13.
+**Transforms.** Every loss works in `torch.compile(fullgraph=True)`, in `torch.func.vmap` and in `torch.func.grad`,
+except custom losses of one list. With PyTorch 2.11, `vmap` of a loss that sorts documents is an error; use PyTorch
+2.13.
 
 **Symbols.** In the formulas,
 

@@ -105,7 +105,7 @@ def choose(
     docid = _named("docid", given.docid, numeric, needed=False)
     weight = None if given.weight is None else _named("weight", given.weight, numeric, needed=True)
     for role, column in (("label", label), ("weight", weight)):
-        if column is not None and not numeric[column]:
+        if column is not None and not numeric[column] and (labelled or role != "label"):
             bad_type(role, "be a numeric column", f"text in column {column!r}")
     taken = {label, qid, docid, weight}
     dropped = set(_matching("drop", given.drop, numeric))
