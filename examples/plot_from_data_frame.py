@@ -3,6 +3,7 @@ From a data frame to a ranker
 =============================
 
 A table of searches, one row per product; a ranker; the features that it uses; and the scores, back in the table.
+The charts need ``pip install matplotlib``.
 """
 
 # %%

@@ -3,6 +3,7 @@ A LightGBM user's first hour
 ============================
 
 Keep your LightGBM. Use one of our losses as its objective, compare honestly, then blend it with a network.
+The charts need ``pip install matplotlib``.
 """
 
 # %%

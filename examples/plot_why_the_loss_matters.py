@@ -4,6 +4,7 @@ Why the loss matters: a picture tour
 
 A loss decides which document moves. We look at the gradient of several losses on one list, and then train the same
 small ranker with each of them.
+The charts need ``pip install matplotlib``.
 """
 
 # %%

@@ -269,7 +269,7 @@ class Ranker(RowRanker):
         per_query = any(isinstance(step, StandardisePerQuery) for step in self.model_.steps.steps)
         if self.model_.ranker.list_aware or per_query:
             config = self.model_.ranker.config
-            name = self.model_.steps if per_query else config.get("description", config["model"])
+            name = self.model_.steps if per_query else config.get("description", self.model)
             bad_value("qid or group", f"be given, because with {name} a score depends on the whole list", "neither")
         return self.model_.score(X, np.append(np.arange(0, X.shape[0], rows_per_block(X, _ROWS)), X.shape[0]))
 

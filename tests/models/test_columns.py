@@ -459,3 +459,28 @@ def test_an_automatic_search_with_missing_values_and_categories(tmp_path):
     np.testing.assert_array_equal(loaded.predict(frame, qid=QID), ranker.predict(frame, qid=QID))
     with pytest.raises(ValueError, match="features must be dense for an automatic search; got a sparse matrix"):
         rg.AutoRanker(trials=2, folds=2).fit(CSR, Y, qid=QID)
+
+
+def test_what_is_wrong_with_rows_and_labels_is_told_in_one_sentence():
+    table = FRAME.assign(town=SHOP)
+    with pytest.raises(ValueError, match=r"categorical=\['shop', 'town'\] for columns of text"):
+        network().fit(table, Y, qid=QID)
+    fitted = network(categorical=["shop"]).fit(FRAME, Y, qid=QID)
+    with pytest.raises(ValueError, match=r"X must have two dimensions.*got a Series \(frame.iloc\[\[0\]\]"):
+        fitted.predict(FRAME.iloc[0])
+    holes = np.where(np.arange(len(Y)) == 7, np.nan, Y)
+    with pytest.raises(ValueError, match=r"y must have a label in every row .*; got NaN in row 7"):
+        network(categorical=["shop"]).fit(FRAME, holes, qid=QID)
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match=r"X must be a data frame; got a LazyFrame of polars .X.collect"):
+        fitted.predict(polars.DataFrame(FRAME).lazy())
+
+
+def test_one_row_with_an_unknown_category_is_no_warning():
+    """A server scores single rows: a warning about each new shop would fill its log."""
+    fitted = network(categorical=["shop"]).fit(FRAME, Y, qid=QID)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted.predict(FRAME.iloc[:1].assign(shop="new"))
+    with pytest.warns(UserWarning, match="100% of the values of the categorical column 'shop' are unknown"):
+        fitted.predict(FRAME.assign(shop="new"))

@@ -80,7 +80,9 @@ def calibrate(
         results = {"before": [each.to_dict() for each in before], "after": [each.to_dict() for each in after]}
         print_json({"calibration": fitted.to_json(), "measured": tested or "cross-validation", **results})
         return
-    typer.echo(f"{method}, fitted on {fitted.lists:,} lists with {fitted.documents:,} documents ({chosen})")
+    typer.echo(
+        f"{method}, fitted on {fitted.lists:,} lists with {fitted.documents:,} documents of {parts[chosen].name}"
+    )
     _print(before, after)
     if after:
         how = f"on the {len(lists):,} test lists" if tested else "by cross-validation on the lists of the fit"

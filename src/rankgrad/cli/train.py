@@ -354,7 +354,8 @@ def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", o
     found |= {"validation": model.metrics.get("validation"), "loss": model.metrics.get("loss"), "test": None}
     best = "".join(f", {name} {value:.4f} on validation" for name, value in model.metrics.get("validation", {}).items())
     if total:
-        console.print(f"best after {model.kept} of {total} {model.unit}s{best}; {seconds:.1f} s", markup=False)
+        number = f"best after {model.kept} of {total}" if model.kept else total  # a custom kind may not know the best
+        console.print(f"{number} {model.unit}s{best}; {seconds:.1f} s", markup=False)
     if learned := model.metrics.get("loss"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in learned.items())
         console.print(f"learned parameters of the loss: {values}", markup=False)

@@ -91,14 +91,14 @@ def encode_distinct(
 
 
 def warn_unknown(name: str, unknown: int, given: int) -> None:
-    """Warn if most values of a categorical column are unknown to the model.
+    """Warn if most values of a categorical column are unknown to the model, and there are at least ten values.
 
     Args:
         name: name of the column.
         unknown: number of values that are not categories of the model.
         given: number of values that are not missing.
     """
-    if 2 * unknown > given:
+    if 2 * unknown > given >= 10:
         share = f"{unknown / given:.0%} of the values of the categorical column {name!r}"
         warnings.warn(f"{share} are unknown to the model, and are treated as missing", stacklevel=3)
 

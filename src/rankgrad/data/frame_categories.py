@@ -12,7 +12,7 @@ from rankgrad.data.categories import column_numbers, encode, find_categories
 from rankgrad.data.dataset import Categories
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.tables.errors import some
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
 
 _DATE = re.compile(r"date|time|period|duration", re.IGNORECASE)  # types of pandas, polars and Arrow
 
@@ -44,7 +44,7 @@ def fit_categories(X: Any, given: Iterable[Any] | None, more: Iterable[int] = ()
         text := [str(names[place]) for place in range(width) if place not in found and _is_text(X, place)]
     ):
         bad_value(
-            "X", f"have numbers in all columns (or categorical={text[:1]} for columns of text)", f"text in {some(text)}"
+            "X", f"have numbers in all columns (or categorical={text[:5]} for columns of text)", f"text in {some(text)}"
         )
     if names is not None and (dates := [str(names[place]) for place in range(width) if _is_date(X, place)]):
         bad_value(
@@ -62,7 +62,8 @@ def encode_categories(X: Any, categories: Categories | None) -> Any:
     """
     if not categories:
         return X
-    names, width = column_names(X), np.shape(X)[1] if np.ndim(X) == 2 or hasattr(X, "shape") else 0
+    names, shape = column_names(X), np.shape(X)
+    width = shape[1] if len(shape) > 1 else 0
     if width <= max(categories):
         return X  # the number of columns is wrong, and the caller says so
     codes = {place: encode(_values(X, place), values, _name(names, place)) for place, values in categories.items()}
@@ -84,7 +85,7 @@ def encode_categories(X: Any, categories: Categories | None) -> Any:
 
 
 def check_labels(y: Any) -> None:
-    """Raise an error if the labels that an estimator receives are texts, such as grades that are not mapped to numbers.
+    """Raise an error if labels that an estimator receives are missing, or texts such as grades that are no numbers.
 
     Args:
         y: labels, `(rows,)`.
@@ -95,6 +96,8 @@ def check_labels(y: Any) -> None:
         np.array(texts).astype(np.float64)
     except ValueError:
         bad_value("y", f"be numbers (map grades such as {str(texts[0])!r} to 0, 1, 2, ...)", "texts")
+    if values.dtype.kind == "f" and (nan := np.flatnonzero(np.isnan(values))).size:
+        bad_value("y", "have a label in every row (leave out the rows without one)", f"NaN in row {nan[0]}")
 
 
 def column_names(X: Any) -> list[Any] | None:
@@ -103,6 +106,10 @@ def column_names(X: Any) -> list[Any] | None:
     Args:
         X: array or data frame.
     """
+    if type(X).__name__ == "LazyFrame":
+        bad_type("X", "be a data frame", "a LazyFrame of polars (X.collect() computes its rows)")
+    if type(X).__name__ == "Series":
+        bad_value("X", "have two dimensions, (rows, f)", "a Series (frame.iloc[[0]] is a data frame with one row)")
     columns = getattr(X, "column_names", getattr(X, "columns", None))
     if columns is None:
         return None
