@@ -323,3 +323,12 @@ def test_series_of_text_are_told():
     for values in (["a", "b"], [1, None]):
         with pytest.raises(TypeError, match="labels must be a tensor or an array of numbers; got"):
             as_lists([1.0, 2.0], pd.Series(values, index=[4, 5], dtype=object))
+
+
+def test_warnings_name_the_line_of_the_caller():
+    """Also for a loss that is made from text, and for a metric."""
+    column = torch.zeros(4, 1, requires_grad=True)
+    for compute in (losses.softmax, losses.parse_loss("softmax"), metrics.ndcg, metrics.nDCG.measure):
+        with pytest.warns(UserWarning, match="which have no order") as told:
+            compute(column, torch.ones(4, 1))
+        assert {warning.filename for warning in told} == {__file__}

@@ -49,7 +49,8 @@ class AutoRanker(RowRanker):
         verbose: True to print each finished training.
 
     `fit` sets `model_`, `leaderboard_` (one row per candidate, best first), `result_` (complete result of the search)
-    and `n_features_in_`; `load` sets neither `leaderboard_` nor `result_`. After Ctrl-C, `fit` returns the best model so far.
+    and `n_features_in_`; `load` sets neither `leaderboard_` nor `result_`. After Ctrl-C, `fit` returns the best model
+    so far.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -1,6 +1,8 @@
-"""Raise errors about arguments in one form: `<name> must <condition>; got <value>`."""
+"""Raise errors about arguments in one form: `<name> must <condition>; got <value>`. Warn at the line of the caller."""
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -13,6 +15,18 @@ def bad_value(name: str, must: str, got: object) -> NoReturn:
 def bad_type(name: str, must: str, got: object) -> NoReturn:
     """Raise a `TypeError` in the common form: `scores must be real numbers; got torch.complex64`."""
     raise TypeError(f"{name} must {must}; got {got}")
+
+
+def warn_caller(text: str) -> None:
+    """Give a warning that shows the line outside of this package and of PyTorch from which the call came.
+
+    Args:
+        text: text of the warning.
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("rankgrad", "torch"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:

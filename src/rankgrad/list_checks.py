@@ -1,13 +1,12 @@
 """Check the shapes and the values of lists. An error names the likely mistake, such as an inverted mask."""
 
 import math
-import warnings
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, warn_caller
 
 
 def check_labels(labels: Tensor, mask: Tensor | None, lowest: float | None) -> None:
@@ -20,7 +19,7 @@ def check_labels(labels: Tensor, mask: Tensor | None, lowest: float | None) -> N
     if fault is None:
         if mask is not None and low == high == 0 and _ends(labels, ~mask)[1] > 0:
             told = "all labels of documents are 0, but not those of the padding"
-            warnings.warn(f"{told}; {_IS_IT_INVERTED}", stacklevel=4)  # the line that calls the loss or the metric
+            warn_caller(f"{told}; {_IS_IT_INVERTED}")
         return
     must, got = fault
     if mask is not None and not bool(mask.all()) and _fault(*_ends(labels, ~mask), lowest) is None:
@@ -67,7 +66,7 @@ def warn_of_single_documents(scores: Tensor) -> None:
         return
     told = "scores of shape (n, 1) are n lists with one document each, which have no order"
     advice = "for one list of n documents, use scores.squeeze(-1) and labels.squeeze(-1)"
-    warnings.warn(f"{told}; {advice}", stacklevel=4)  # the line that calls the loss or the metric
+    warn_caller(f"{told}; {advice}")
 
 
 _IS_IT_INVERTED = "is the mask inverted? It must be True for a document and False for padding"

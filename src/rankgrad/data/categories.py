@@ -5,7 +5,6 @@ A value that is not in the list also becomes NaN. Categories are texts; a number
 """
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.data.sparse_rows import is_sparse
-from rankgrad.errors import bad_type, bad_value, mistyped
+from rankgrad.errors import bad_type, bad_value, mistyped, warn_caller
 
 _MOST = 1 << 24  # float32 has all integers up to this number
 
@@ -100,7 +99,7 @@ def warn_unknown(name: str, unknown: int, given: int) -> None:
     """
     if 2 * unknown > given >= 10:
         share = f"{unknown / given:.0%} of the values of the categorical column {name!r}"
-        warnings.warn(f"{share} are unknown to the model, and are treated as missing", stacklevel=3)
+        warn_caller(f"{share} are unknown to the model, and are treated as missing")
 
 
 def recode(data: Dataset, categories: Categories | None) -> Dataset:

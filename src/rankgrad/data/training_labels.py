@@ -1,7 +1,6 @@
 """Check labels and weights before training. Equal labels are an error; other labels and weights cause a warning."""
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_checks import LARGEST_GRADE, only_grade
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, warn_caller
 
 # Specs of losses and metrics that use the gain 2^y - 1. A description of a custom loss or metric begins with `own:`.
 _GAINS = re.compile(r"^(?!own:)(?!.*gain=.?linear).*(dcg|lambda|unique_softmax|\berr\b)")
@@ -54,7 +53,7 @@ def useful_validation(validation: Dataset | None, metric: str) -> Dataset | None
     if validation is None or metric.startswith("own:") or len(lists_with_different_labels(validation)):
         return validation
     told = f"{validation.name or 'the validation data'} has no list whose labels differ"
-    warnings.warn(f"{told}, so no epoch or tree is chosen by {metric}: the last one is kept", stacklevel=3)
+    warn_caller(f"{told}, so no epoch or tree is chosen by {metric}: the last one is kept")
     return None
 
 
@@ -70,14 +69,12 @@ def check_training_labels(data: Dataset, loss: str, metric: str | None, weights:
     check_labels_differ(data)
     if len(data.labels) > 1 and not len(lists_with_different_labels(data)):
         name = data.name or "the training data"
-        warnings.warn(f"{name} has no list whose labels differ, and {NOTHING_TO_RANK}", stacklevel=3)
+        warn_caller(f"{name} has no list whose labels differ, and {NOTHING_TO_RANK}")
     weights = data.weights if weights is None else weights
     if weights is not None and _DIVIDED.match(loss) and _only_of_lists(data, weights):
         why = f"{loss} divides the targets of a list by their sum"
         hint = "weights of lists have an effect in softmax and lambdarank"
-        warnings.warn(
-            f"each list has one weight for all its documents, which has no effect, because {why}: {hint}", stacklevel=3
-        )
+        warn_caller(f"each list has one weight for all its documents, which has no effect, because {why}: {hint}")
     highest = data.labels.max() if len(data.labels) else 0
     if highest <= LARGEST_GRADE:
         return
@@ -85,7 +82,7 @@ def check_training_labels(data: Dataset, loss: str, metric: str | None, weights:
     if users:
         what = f"the highest label of {data.name or 'the training lists'} is {highest:g}"
         why = f"its gain 2^y - 1 in {' and '.join(users)} is far above all other gains"
-        warnings.warn(f"{what}, and {why}: map the labels to grades from 0 to {LARGEST_GRADE}", stacklevel=3)
+        warn_caller(f"{what}, and {why}: map the labels to grades from 0 to {LARGEST_GRADE}")
 
 
 def _only_of_lists(data: Dataset, weights: Any) -> bool:

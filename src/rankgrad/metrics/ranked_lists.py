@@ -1,6 +1,5 @@
 """Ranked lists: the input of every exact metric. Lists are sorted once for many metrics."""
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -8,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.errors import bad_type, bad_value, one_of, warn_caller
 from rankgrad.lists import Lists, as_lists, reduce, to_padded, values_are_cheap
 from rankgrad.metrics.sort_order import TIES, equal_groups, ranked_order
 
@@ -114,7 +113,7 @@ def rank(
     codes = id_codes(ids, lists) if ties == "trec" and ids is not None else None
     if missing := nan_scores(lists.scores):
         text = f"{missing} of {int(lists.mask.sum())} scores are NaN; their documents are ranked last"
-        warnings.warn(text, stacklevel=3)
+        warn_caller(text)
     return rank_padded(lists.scores, lists.labels, lists.mask, ties, codes, None if ties == "expected" else k)
 
 

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from rankgrad.data.categories import column_numbers, texts_of
 from rankgrad.data.dataset import Categories
-from rankgrad.errors import bad_type, bad_value
+from rankgrad.errors import bad_type, bad_value, warn_caller
 from rankgrad.trees.frameworks import import_framework
 from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.xgboost_checks import checked_xgboost
@@ -239,8 +238,7 @@ def _warn_of_large_values(booster: Any) -> None:
         if count and info.startswith("["):
             largest = max(abs(float(end)) for end in info.strip("[]").split(":"))
             if _EXACT < largest < math.inf:
-                warnings.warn(
+                warn_caller(
                     f"feature {name!r} has values up to {largest:.3g}: rankgrad rounds features to float32, so scores "
-                    "can differ from LightGBM's (train on a smaller number, such as days before the newest date)",
-                    stacklevel=2,
+                    "can differ from LightGBM's (train on a smaller number, such as days before the newest date)"
                 )

@@ -1,9 +1,10 @@
 """The error about a bad row or column in a table."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from rankgrad.errors import warn_caller
 
 
 class TableError(ValueError):
@@ -36,4 +37,4 @@ def warn_infinite(where: str, counts: Mapping[str, int]) -> None:
     """
     if found := {name: count for name, count in counts.items() if count}:
         shown = ", ".join(f"{name!r} {count:,}" for name, count in found.items())
-        warnings.warn(f"{where}: infinite values, which are counted as missing: {shown}", stacklevel=3)
+        warn_caller(f"{where}: infinite values, which are counted as missing: {shown}")
