@@ -22,7 +22,8 @@ class gumbel(nn.Module):
         loss: any function or module of `rankgrad.losses`.
         samples: number of noisy copies to average.
         scale: beta, the scale of the noise.
-        seed: random seed of a separate generator; with None, PyTorch's default generator is used.
+        seed: random seed of a separate generator, whose state is not part of `state_dict`; with None, PyTorch's default
+            generator is used.
         options: keywords for every call of `loss`, such as `temperature=0.1`.
 
     Example:
