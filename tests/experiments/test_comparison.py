@@ -233,7 +233,27 @@ def test_scores_of_rows_in_any_order_are_compared(data):
         found["RR"]
 
 
+@pytest.mark.parametrize(
+    "convert",
+    [
+        pytest.param(lambda values: np.array(values, dtype=np.float16), id="float16"),
+        pytest.param(lambda values: np.array(values, dtype=">f4"), id="big-endian"),
+        pytest.param(lambda values: torch.tensor(values, dtype=torch.bfloat16), id="bfloat16"),
+        pytest.param(lambda values: torch.tensor(values).to(torch.float8_e4m3fn), id="float8"),
+    ],
+)
+def test_scores_of_all_dtypes_are_compared(convert):
+    labels, qid = [2.0, 0.0, 1.0, 0.0, 1.0], [1, 1, 1, 2, 2]
+    a, b = [3.0, 1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 3.0, 2.0, 1.0]
+    expected = compare_scores(a, b, labels, qid=qid)
+    found = compare_scores(convert(a), convert(b), convert(labels), qid=qid)
+    assert found["nDCG@10"].difference == pytest.approx(expected["nDCG@10"].difference)
+    assert [query.list_a for query in found.queries] == [query.list_a for query in expected.queries] != []
+
+
 def test_wrong_scores_of_a_comparison_are_refused():
+    with pytest.raises(TypeError, match=r"scores must be real numbers; got torch.bool"):
+        compare_scores(np.array([True, False]), [1.0, 2.0], [1, 0], qid=[1, 1])
     labels, qid = [1, 0, 1], [1, 1, 2]
     with pytest.raises(ValueError, match=r"b must have one score per row, \(3,\); got \(2,\)"):
         compare_scores([1.0, 2.0, 3.0], [1.0, 2.0], labels, qid=qid)

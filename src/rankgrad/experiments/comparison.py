@@ -176,6 +176,7 @@ def compare(
             must = f"have one score per document, shape {data.labels.shape}"
             bad_value(f"scores of ranker {name}", must, f"shape {np.shape(scores)}")
     ours, theirs = (evaluate_lists(scores, data, metrics, bootstrap=0) for scores in (a, b))
+    a, b = (np.asarray(scores, dtype=np.float64) for scores in (a, b))  # native numbers, which PyTorch can sort
     found = []
     for text, metric in named(metrics).items():
         values = ours.values[text], theirs.values[text]
@@ -233,7 +234,10 @@ def _array(values: Any) -> Any:
     """Return the rows of a comparison as an array; None stays None. A tensor may need a gradient or be on a GPU."""
     if values is None:
         return None
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
+    return np.asarray(values)
 
 
 def top_documents(
