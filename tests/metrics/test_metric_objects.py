@@ -239,6 +239,15 @@ def test_rows_without_query_ids_are_one_list_and_a_warning():
         metrics.evaluate([1.0], [1], "P@1")
 
 
+def test_nested_tensors_are_several_lists_without_a_warning():
+    offsets = torch.tensor([0, 2, 5])
+    values = (torch.tensor([1.0, 2.0, 3.0, 2.0, 1.0]), torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0]))
+    nested = [torch.nested.nested_tensor_from_jagged(each, offsets) for each in values]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert metrics.evaluate(*nested, "P@1").values["P@1"].tolist() == [0.0, 1.0]
+
+
 def scattered():
     """Rows of seven lists in a random order, their query ids, and the same rows grouped by first appearance."""
     rng = np.random.default_rng(0)

@@ -164,7 +164,7 @@ def evaluate(
     lowest = _lowest(known.values())
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=lowest)
     queries = None
-    if not given and lists.given[0].dim() == 1 and len(lists.given[0]) > 1:
+    if not given and lists.given.offsets is None and lists.given[0].dim() == 1 and len(lists.given[0]) > 1:
         advice = "give qid, group or offsets; for one list, scores of shape (1, n)"
         warnings.warn(f"the {len(lists.given[0])} rows are evaluated as one list ({advice})", stacklevel=2)
     if group is not None:
