@@ -2,7 +2,9 @@
 
 import inspect
 import random
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import references
 import torch
@@ -144,6 +146,22 @@ def test_rmse_at_a_perfect_fit_has_zero_gradient():
     loss.backward()
     assert loss == 0
     assert not scores.grad.any()
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32, np.array, torch.tensor, Fraction])
+def test_levels_of_rmse_are_any_number(kind):
+    scores, labels = torch.tensor([2.0, 1.0, 3.0]), torch.tensor([2.0, 0.0, 1.0])
+    assert losses.rmse(scores, labels, levels=kind(5)) == losses.rmse(scores, labels, levels=5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_labels_of_rmse_may_have_rounding_errors(dtype):
+    scores = torch.tensor([2.0, 1.0, 3.0], dtype=dtype)
+    labels = torch.tensor([1.0 if dtype == torch.float64 else 1.0 + 2.0**-23, 0.0, 0.1 * 3 / 0.3], dtype=dtype)
+    assert labels.max() > 1
+    assert losses.rmse(scores, labels, levels=1).isfinite()
+    with pytest.raises(ValueError, match=r"labels must be at most levels, 1; got 1\.0001"):
+        losses.rmse(scores, labels * 1.0001, levels=1)
 
 
 def test_softmax_is_listnet_times_the_sum_of_the_labels():

@@ -345,7 +345,12 @@ def test_a_weight_per_list_multiplies_its_value(loss):
 
 BAD_OPTIONS = {
     "labels must be at most levels, 1; got 2": ("rmse", {"levels": 1}),
-    "levels must be a number of at least 1, the highest possible label; got 0": ("rmse", {"levels": 0}),
+    "levels must be a finite number of at least 1, the highest possible label; got 0": ("rmse", {"levels": 0}),
+    "levels must be a finite number of at least 1, the highest possible label; got nan": ("rmse", {"levels": math.nan}),
+    "levels must be a finite number of at least 1, the highest possible label; got inf": ("rmse", {"levels": math.inf}),
+    "levels must be a finite number of at least 1, the highest possible label; got True": ("rmse", {"levels": True}),
+    "levels must be a finite number of at least 1, the highest possible label; got '5'": ("rmse", {"levels": "5"}),
+    "levels must be a finite number of at least 1, the highest possible label; got [5]": ("rmse", {"levels": [5]}),
     "scheme must be one of 'ndcg1', 'ndcg2', 'ndcg2pp', 'arp1', 'arp2'; got 'ndcg3'": (
         "lambdaloss",
         {"scheme": "ndcg3"},

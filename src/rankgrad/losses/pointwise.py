@@ -1,5 +1,6 @@
 """Pointwise losses: each score is compared with its label. The value of a list is the mean over its documents."""
 
+import math
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ from torch.nn.functional import logsigmoid
 from rankgrad.errors import bad_value
 from rankgrad.lists import as_lists, reduce, values_are_cheap
 from rankgrad.losses.unpadded import UnpaddedLists
+
+_ROUNDING = 1e-6  # relative rounding error of labels that were computed, also in float32
 
 
 def mse(
@@ -38,7 +41,7 @@ def rmse(
     scores: Any,
     labels: Any,
     *,
-    levels: int,
+    levels: float,
     mask: Any = None,
     offsets: Any = None,
     weights: Any = None,
@@ -62,8 +65,7 @@ def rmse(
     References:
         Pobrotyn and Bialobrzeski, "NeuralNDCG", SIGIR eCom 2021.
     """
-    if not isinstance(levels, int | float) or levels < 1:
-        bad_value("levels", "be a number of at least 1, the highest possible label", levels)
+    levels = _highest_possible(levels)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0, allow_single=True)
     documents = UnpaddedLists.of(lists)
     _check_highest(documents.labels, levels)
@@ -106,9 +108,26 @@ def bce(
     return reduce(_mean(documents, -logsigmoid(towards)), documents.lengths > 0, reduction)
 
 
+def _highest_possible(levels: Any) -> float:
+    """Return the argument `levels` of `rmse` as a float; it may be any real number of Python, NumPy or PyTorch."""
+    value = levels.item() if hasattr(levels, "item") and levels.ndim == 0 else levels
+    try:
+        highest = math.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        highest = math.nan
+    if not 1 <= highest < math.inf:
+        bad_value("levels", "be a finite number of at least 1, the highest possible label", repr(levels))
+    return highest
+
+
 def _check_highest(labels: Tensor, levels: float) -> None:
-    """Check the labels for `rmse`, if they are on a CPU. On a GPU, a check would wait for the device."""
-    if values_are_cheap(labels) and labels.numel() and (highest := float(labels.detach().max())) > levels:
+    """Check the labels for `rmse`, if they are on a CPU. On a GPU, a check would wait for the device.
+
+    A label may be above `levels` by a rounding error, such as 0.1 * 3 / 0.3 with 1 level.
+    """
+    if not values_are_cheap(labels) or not labels.numel():
+        return
+    if (highest := float(labels.detach().max())) > levels * (1 + _ROUNDING):
         bad_value("labels", f"be at most levels, {levels:g}", f"{highest:g}")
 
 
