@@ -89,6 +89,14 @@ def test_the_mended_form_takes_any_labels_and_any_scale():
     torch.testing.assert_close(loss(1e4 * scores - 7, labels), loss(scores, labels), rtol=1e-3, atol=1e-4)
 
 
+def test_only_the_published_form_uses_grades():
+    loss = NeuralLoss(grades=4)
+    torch.testing.assert_close(loss(SCORES, LABELS), NeuralLoss()(SCORES, LABELS), rtol=0, atol=0)
+    assert parse_loss("neuralloss:grades=2")(SCORES, LABELS) == loss(SCORES, LABELS)
+    with pytest.raises(ValueError, match=r"^grades must be 3 or 5 \(for other labels, use the form 'mended'.*; got 4$"):
+        NeuralLoss(grades=4, form="published")
+
+
 def test_better_orders_cost_less():
     labels = torch.tensor([[3.0, 2.0, 1.0, 0.0, 0.0]])
     for form in FORMS[:1]:

@@ -394,7 +394,7 @@ BAD_OPTIONS = {
     "form must be one of 'mended', 'published'; got 'printed'": ("NeuralLoss", {"form": "printed"}),
     "grades must be 3 or 5 (for other labels, use the form 'mended', which needs no grades); got 4": (
         "NeuralLoss",
-        {"grades": 4},
+        {"grades": 4, "form": "published"},
     ),
 }
 

@@ -46,7 +46,7 @@ class NeuralLoss(nn.Module):
     def __init__(self, grades: int = 5, form: str = "mended", path: str | Path | None = None) -> None:
         super().__init__()
         one_of("form", form, ("mended", "published"))
-        if path is None and grades not in GRADES:
+        if path is None and form == "published" and grades not in GRADES:
             bad_value("grades", "be 3 or 5 (for other labels, use the form 'mended', which needs no grades)", grades)
         shipped = SHIPPED / (f"published-{grades}.safetensors" if form == "published" else "mended.safetensors")
         network, self.facts = read_network(shipped if path is None else Path(path))
