@@ -316,3 +316,17 @@ def test_a_number_without_a_printed_digit_is_0():
     tiny = np.full(len(found.names), -1e-6)
     rows = replace(found, contributions=tiny, losses=-tiny).rows()
     assert {(row[1], row[4]) for row in rows[1 : 1 + len(tiny)]} == {("0", "0")}
+
+
+def test_a_number_that_is_nan_is_printed_as_nan():
+    found = network("linear").explain(data(), "q0")
+    unknown = np.full(len(found.names), np.nan)
+    rows = replace(found, contributions=unknown, losses=unknown).rows()
+    assert {(row[1], row[4]) for row in rows[1 : 1 + len(unknown)]} == {("nan", "nan")}
+
+
+def test_losses_of_a_list_that_the_metric_skips_are_nan():
+    lists = data()
+    lists = replace(lists, labels=np.zeros_like(lists.labels))
+    text = str(network("linear").explain(lists, "q0", metric="nDCG(empty='skip')@5"))
+    assert [line.split()[-1] for line in text.splitlines()[4:9]] == ["nan"] * 5

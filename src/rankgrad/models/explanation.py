@@ -243,7 +243,9 @@ def _without_features(
 
 
 def _signed(value: float) -> str:
-    """Return a number with its sign, or 0 if all printed digits are 0."""
+    """Return a number with its sign, or 0 if all printed digits are 0, or nan."""
+    if np.isnan(value):
+        return "nan"
     return f"{value:+.4f}" if abs(value) >= 5e-5 else "0"
 
 
