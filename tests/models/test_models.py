@@ -109,6 +109,15 @@ def test_a_kind_of_an_entry_point_is_loaded_when_its_name_is_asked_for(monkeypat
     assert importlib.metadata.entry_points(group="rankgrad.models") is not None
 
 
+@pytest.mark.parametrize("command", [("train", "--out", "a"), ("tune", "--budget", "1", "--out", "b")])
+def test_settings_of_an_unknown_model_are_not_judged(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"^model must be a known name; got 'lightgmb'; did you mean 'lightgbm'\?$"):
+        run(*command, "--data", TINY, "--model", "lightgmb", "--set", "num_leaves=31")
+    with pytest.raises(ValueError, match=r"^model must be .*\?\nlr must be above 0 and finite; got -1$"):
+        run(*command, "--data", TINY, "--model", "lightgmb", "--set", "num_leaves=31", "--set", "lr=-1")
+
+
 class Quiet(models.RankerKind):
     """Does nothing."""
 

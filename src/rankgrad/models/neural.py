@@ -78,7 +78,9 @@ class NeuralKind(RankerKind):
         try:
             kind_of(settings.get("model"))
         except ValueError as error:  # this error suggests names of all kinds, and the settings know only networks
-            others = error_messages([Settings.of({**settings, "model": Settings.model}).check])
+            # The kind of ranker is unknown. So an unknown setting may be a setting of the kind that the user means.
+            known = {name: value for name, value in settings.items() if name in Settings.names()}
+            others = error_messages([Settings.of({**known, "model": Settings.model}).check])
             raise SettingsError("\n".join([str(error), *others])) from None
         Settings.of(dict(settings)).check()
 
