@@ -170,8 +170,8 @@ class Ranker(RowRanker):
                 true value, the training ends.
             init_model: fitted ranker. Training starts from the weights of this ranker. The preprocessing of this ranker
                 is used without changes.
-            resume: True to resume from the checkpoint in `out`, if there is one. X, y and the settings must be those of
-                the stopped run, except `epochs` and `patience`, which may be larger.
+            resume: True to resume from the checkpoint in `out`, if there is one. X, y, `sample_weight` and the settings
+                must be those of the stopped run, except `epochs` and `patience`, which may be larger.
         """
         settings = self._settings()
         if resume and self.out is None:

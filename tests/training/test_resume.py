@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 
+import numpy as np
 import pytest
 import torch
 from paths import TESTS
@@ -142,6 +143,27 @@ def test_other_settings_or_data_are_not_resumed(tmp_path):
         train(Settings(model="linear", epochs=1, device="cpu", lr=0.1), lists.train, out=tmp_path, resume=True)
     with pytest.raises(ValueError, match="data must equal the data of the run"):
         train(settings, lists.test, out=tmp_path, resume=True)
+
+
+def test_a_fit_with_other_weights_is_not_resumed(tmp_path):
+    data = load("synthetic:lists=57,features=10").train
+    ones, others = np.ones(len(data.labels)), np.linspace(0.5, 2.0, len(data.labels))
+
+    def fit(name, weights, epochs=1):
+        ranker = Ranker("linear", epochs=epochs, device="cpu", out=tmp_path / name)
+        return ranker.fit(data.features, data.labels, qid=data.row_qids, sample_weight=weights, resume=True)
+
+    fit("weighted", others)
+    fit("unweighted", None)
+    must = "document weights must be the same as in the stopped run, to resume .*; got"
+    with pytest.raises(ValueError, match=f"^{must} different weights$"):
+        fit("weighted", ones, epochs=2)
+    with pytest.raises(ValueError, match=f"^{must} none, but the run had weights$"):
+        fit("weighted", None, epochs=2)
+    with pytest.raises(ValueError, match=f"^{must} weights, but the run had none$"):
+        fit("unweighted", ones, epochs=2)
+    assert len(fit("weighted", others.astype(np.float32), epochs=2).history_) == 2
+    assert len(fit("unweighted", None, epochs=2).history_) == 2
 
 
 @pytest.mark.parametrize("loss", ["lambdaloss", "learndcg:adapt=heldout"])

@@ -54,10 +54,17 @@ class Checkpoint:
     """
 
     def __init__(
-        self, folder: Path, settings: Settings, data: Dataset, fabric: Any, init_hash: str | None = None
+        self,
+        folder: Path,
+        settings: Settings,
+        data: Dataset,
+        fabric: Any,
+        init_hash: str | None = None,
+        weights: Any = None,
     ) -> None:
         self.path, self.fabric, self.init_hash = folder / LAST, fabric, init_hash
         self.settings, self.data = settings.to_json(), data_fingerprint(data)
+        self.weights = _weights_checksum(data.weights if weights is None else weights)
         self.run = run_id(settings, data, init_hash)
         self.held_out: str | None = None  # hash of the held-out lists, if there are any
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -87,7 +94,13 @@ class Checkpoint:
         tensors |= {f"random.{name}": value for name, value in random.items()}
         if average is not None:
             tensors |= {f"average.{number}": value for number, value in enumerate(average.mean)}
-        facts = {"state": dataclasses.asdict(state), "settings": self.settings, "data": self.data, "run": self.run}
+        facts: dict[str, Any] = {
+            "state": dataclasses.asdict(state),
+            "settings": self.settings,
+            "data": self.data,
+            "run": self.run,
+            "weights": self.weights,
+        }
         facts |= {} if self.init_hash is None else {"init_model": self.init_hash}
         facts |= {} if self.held_out is None else {"held": self.held_out}
         write_tensors(self.path, tensors, {**facts, "scaler": scaler.state_dict() if scaler else None})
@@ -160,6 +173,11 @@ class Checkpoint:
                 bad_value(name, f"be {then!r}, to resume {self.path.parent}", repr(now))
         if facts["data"] != self.data:
             bad_value("data", f"equal the data of the run, {facts['data']}, to resume {self.path.parent}", self.data)
+        then = facts.get("weights", self.weights)  # an older checkpoint does not contain the checksum
+        if then != self.weights:
+            must = f"be the same as in the stopped run, to resume {self.path.parent}"
+            had = "weights, but the run had none" if then is None else "different weights"
+            bad_value("document weights", must, "none, but the run had weights" if self.weights is None else had)
         if facts.get("init_model") != self.init_hash:
             must = f"be the model that the run started from, to resume {self.path.parent}"
             bad_value("init_model", must, "None" if self.init_hash is None else "a different model")
@@ -208,6 +226,11 @@ def data_fingerprint(data: Dataset) -> dict[str, Any]:
         content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)
     sizes = {"lists": len(data), "documents": documents, "features": data.features.shape[1], "content": content}
     return sizes if data.texts is None else {**sizes, "texts": data.texts.content_hash}
+
+
+def _weights_checksum(weights: Any) -> int | None:
+    """Return a checksum of the document weights of a neural run, or None if there are no weights."""
+    return None if weights is None else zlib.crc32(np.array(weights, dtype=np.float32).tobytes())
 
 
 def _random(device: torch.device) -> dict[str, Tensor]:

@@ -126,7 +126,7 @@ class _TrainingRun:
         self.first, self.callbacks, self.stopped = rank == 0, callbacks, False
         self.state = RunState()
         init_hash = None if init_model is None else init_model_hash(init_model)
-        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric, init_hash)
+        self.checkpoint = None if folder is None else Checkpoint(folder, settings, data, fabric, init_hash, weights)
         self.resumed = self.checkpoint is not None and resume and self.checkpoint.path.exists()
         if self.checkpoint is not None and self.resumed:
             self.state = self.checkpoint.read()
