@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from rankgrad.cli import app
 from rankgrad.cli.compare import _lists
 from rankgrad.cli.data_source import DataSource
-from rankgrad.data import Dataset, load, synthetic
+from rankgrad.data import Dataset, load, synthetic, write_letor
 from rankgrad.experiments.comparison import ComparedQuery, RankedDocument, compare, compare_scores, top_documents
 from rankgrad.metrics import evaluate
 from rankgrad.training import Model, Settings, train
@@ -198,6 +199,64 @@ def test_data_must_be_clear(folders, tmp_path):
         ValueError, match=r"data must be given, because neither .*silent nor .*same records its training data"
     ):
         raise rankgrad_compare(folders / "silent", tmp_path / "same").exception
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    if done.exception is not None:
+        raise done.exception
+    return json.loads(done.stdout)
+
+
+def write_folder(folder, **parts):
+    folder.mkdir()
+    for name, part in parts.items():
+        write_letor(part, folder / f"{name}.txt")
+    return folder
+
+
+def test_held_out_shares_of_data_with_a_validation_part_are_not_compared(data, tmp_path):
+    folder = write_folder(tmp_path / "data", train=data.train, vali=data.validation, test=data.test)
+    networks = ("--model", "linear", "--epochs", 1)
+    run("train", "--data", folder, *networks, "--out", tmp_path / "a")
+    run("train", "--data", folder, *networks, "--seed", 3, "--holdout", 0.4, "--out", tmp_path / "b")
+    run("train", "--data", folder, "--model", "lightgbm", "--epochs", 1, "--out", tmp_path / "trees")
+    Model.load(tmp_path / "a").save(tmp_path / "auto")
+    DataSource(str(folder), missing="nan", seed=0, trained=("train", "validation")).keep(tmp_path / "auto")
+    for other in ("b", "trees", "auto"):
+        for split in ("test", "validation", "train"):
+            found = run("compare", tmp_path / "a", tmp_path / other, "--split", split)
+            assert found["lists"] == len(getattr(data, split))
+
+
+def test_held_out_lists_must_be_the_same_to_compare_them(data, tmp_path):
+    folder = write_folder(tmp_path / "data", train=data.train, test=data.test)
+    for name, seed in (("a", 0), ("b", 3)):
+        run("train", "--data", folder, "--model", "linear", "--epochs", 1, "--seed", seed, "--out", tmp_path / name)
+    assert run("compare", tmp_path / "a", tmp_path / "b")["lists"] == len(data.test)
+    for split in ("validation", "train"):
+        with pytest.raises(
+            ValueError,
+            match="^data must be given, because the models held out different validation lists; "
+            r"got a share of 0\.2 with seed 0 for .*a and a share of 0\.2 with seed 3 for .*b$",
+        ):
+            run("compare", tmp_path / "a", tmp_path / "b", "--split", split)
+
+
+def test_each_model_reads_missing_values_as_in_its_training(data, tmp_path):
+    unknown = data.test.features.copy()
+    unknown[::3] = np.nan
+    test = replace(data.test, features=unknown)
+    folder = write_folder(tmp_path / "data", train=data.train, vali=data.validation, test=test)
+    models = {"zero": ("linear", "--missing", "0"), "mean": ("linear", "--missing", "mean"), "trees": ("lightgbm",)}
+    means = {}
+    for name, (model, *options) in models.items():
+        run("train", "--data", folder, "--model", model, "--epochs", 1, *options, "--out", tmp_path / name)
+        means[name] = run("evaluate", tmp_path / name, "-m", "nDCG@10")["metrics"]["nDCG@10"]["mean"]
+    for a, b in (("zero", "trees"), ("trees", "zero"), ("mean", "zero"), ("mean", "trees")):
+        found = run("compare", tmp_path / a, tmp_path / b)["metrics"][0]
+        given = run("compare", tmp_path / a, tmp_path / b, "--data", folder)["metrics"][0]
+        assert (found["a"], found["b"]) == (given["a"], given["b"]) == (means[a], means[b])
 
 
 def test_lists_that_a_model_may_know_are_warned_about(folders):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rankgrad.cli.data_source import DataSource
+    from rankgrad.data import Dataset
+    from rankgrad.data.sparse_rows import Features
     from rankgrad.experiments.comparison import ComparedQuery, Comparison
+    from rankgrad.models.protocol import TrainedModel
 
 CONTEXT_SETTINGS = {"allow_extra_args": True}  # so that the error about a third model names other commands
 DEFAULT = ["nDCG@10"]
@@ -88,12 +92,16 @@ def compare(
         bad_value(
             "models", "have the same number of features", f"{ours.features} for {a} and {theirs.features} for {b}"
         )
+    sources = [_with_missing_of(folder, source, missing) for folder in (a, b)]
     with telling(f"reading {source.data}"), no_columns_from_python(a, b):
-        parts = source.hold_out(source.read(ours))
-        split = choose_split(source, parts, split, data is not None)
-    lists = parts[split]
-    scores_a, scores_b = (model.score_lists(lists) for model in (ours, theirs))
-    result = compared(scores_a, scores_b, lists, metric, most=queries, seed=seed)
+        whole = _read(sources, (ours, theirs))
+        parts = [source.hold_out(each) for each in whole]
+        split = choose_split(source, parts[0], split, data is not None)
+    if data is None and split != "test" and "validation" not in whole[0]:
+        _check_held_out(a, b)
+    lists = [each[split] for each in parts]
+    scores_a, scores_b = ours.score_lists(lists[0]), theirs.score_lists(lists[-1])
+    result = compared(scores_a, scores_b, lists[0], metric, most=queries, seed=seed)
     notes = list(_warnings(source, split, a, b))
     if as_json:
         on = {"a": str(a), "b": str(b), "data": source.data, "fold": source.fold, "split": split, "notes": notes}
@@ -119,11 +127,57 @@ def _kept(a: Path, b: Path) -> "DataSource":
 
 
 def _same(source: "DataSource") -> tuple[Any, ...]:
-    """Return the values that determine the lists of a data source. Sources with equal values have the same lists."""
+    """Return the values that determine the lists of a data source, except those of held-out lists.
+
+    Sources with equal values have the same lists.
+    """
     found = source.absolute()
     root = None if found.root is None else Path(found.root).resolve()
-    table = (source.columns, source.regroup)
-    return found.data, source.fold, root, source.missing, source.holdout, source.seed, *table
+    return found.data, source.fold, root, source.columns, source.regroup
+
+
+def _check_held_out(a: Path, b: Path) -> None:
+    """Check that two models held out the same lists for validation, if the data has no validation part."""
+    from rankgrad.cli.data_source import DataSource
+    from rankgrad.errors import bad_value
+
+    kept = [found for folder in (a, b) if (found := DataSource.kept(folder)) is not None]
+    if len({(found.holdout, found.seed if found.holdout else None) for found in kept}) > 1:
+        got = " and ".join(
+            f"a share of {found.holdout:g} with seed {found.seed} for {folder}"
+            for folder, found in zip((a, b), kept, strict=True)
+        )
+        bad_value("data", "be given, because the models held out different validation lists", got)
+
+
+def _with_missing_of(folder: Path, source: "DataSource", given: str | None) -> "DataSource":
+    """Return the data source of a comparison with the value of `--missing` of a model's training, if none is given."""
+    from rankgrad.cli.data_source import DataSource
+
+    kept = DataSource.kept(folder)
+    return source if given is not None or kept is None else replace(source, missing=kept.missing)
+
+
+def _read(sources: list["DataSource"], models: "tuple[TrainedModel, TrainedModel]") -> list[dict[str, "Dataset"]]:
+    """Read the compared lists: once, or once per model if missing values are treated in different ways."""
+    fills = [source.fill_for(model) for source, model in zip(sources, models, strict=True)]
+    keeps_nan = [fill != fill for fill in fills]
+    first = keeps_nan.index(True) if any(keeps_nan) else 0
+    found = sources[first].read(models[first])
+    same = repr(fills[0]) == repr(fills[1])
+    if same or (keeps_nan[first] and not any(_has_nan(part.features) for part in found.values())):
+        return [found]
+    other = sources[1 - first].read(models[1 - first])
+    return [other, found] if first else [found, other]
+
+
+def _has_nan(features: "Features") -> bool:
+    import numpy as np
+
+    from rankgrad.data.sparse_rows import is_sparse
+
+    values = features.data if is_sparse(features) else features
+    return bool(np.isnan(np.sum(values, dtype=np.float64)))
 
 
 def _label(source: "DataSource") -> str:
