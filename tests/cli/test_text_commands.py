@@ -342,6 +342,19 @@ def test_distillation_from_a_model_a_run_and_an_order(made, tmp_path, monkeypatc
     assert 'order.jsonl:1 must have the form {"query": id, "documents": [id, ...]}' in told
 
 
+def test_evaluate_ranks_the_documents_of_a_teacher_run(made, tmp_path):
+    short = {query: dict([*scores.items()][-3:]) for query, scores in read_run(made.bm25).items()}
+    write_run(tmp_path / "teacher.txt", short, "teacher")
+    student = ("--encoder", f"static:{made.encoder}", "--epochs", 1, *QUICK, "--fold", 1, "--out", tmp_path / "a")
+    told = text("distil", made.index, "--teacher", tmp_path / "teacher.txt", *student)
+    assert "teacher.txt" in told
+    assert "bm25" not in told
+    found = json.loads(text("evaluate", made.index, tmp_path / "a", "--fold", 1, "--json"))
+    kept = json.loads((tmp_path / "a" / "metrics.json").read_text())["test"]
+    run = found["runs"][str(tmp_path / "a")]
+    assert {name: each["mean"] for name, each in run["metrics"].items()} == pytest.approx(kept)
+
+
 def test_distillation_on_pseudo_queries(made, tmp_path):
     student = ("--encoder", made.encoder, "--pseudo", "--epochs", 1, *QUICK)
     text("distil", made.index, "--teacher", made.model, *student, "--out", tmp_path / "a")

@@ -107,8 +107,7 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     warn_if_seen([path], measured)
     model = load_text_model(str(path), device)
     collection = folder.with_queries(queries)
-    run = Path(lists.run) if lists.run is not None and same else None
-    first = first_stage(folder, collection, run, lists.depth or DEPTH)
+    first = first_stage(folder, collection, lists.candidate_run if same else None, lists.depth or DEPTH)
     data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
     data = data.take(np.flatnonzero([str(query) in measured for query in data.qids.tolist()]))
     return to_run(data, score_in_blocks(model, data))

@@ -34,7 +34,7 @@ class TextLists:
     index: str  # folder of the index
     queries: str | None = None  # file of queries; None for the queries of the index
     qrels: str | None = None  # file of labels; None for the labels of the index
-    run: str | None = None  # TREC run with the candidates; None for BM25
+    run: str | None = None  # TREC run with the candidates; None for a teacher that is a run, otherwise for BM25
     depth: int | None = None  # documents per query; None for the default
     fold: int | None = None  # number of the fold; None to hold out validation lists
     folds: int = 5  # number of folds
@@ -47,6 +47,13 @@ class TextLists:
     standardise: str = "none"  # distillation: standardisation of the teacher's scores
     temperature: float = 1.0  # distillation: temperature of the teacher's scores
     fuse: bool = False  # distillation: True to add the z-scores of the candidate run and of the teacher
+
+    @property
+    def candidate_run(self) -> Path | None:
+        """Path of the TREC run with the candidates: the given run, or a teacher that is a run; None for BM25."""
+        taught = self.teacher is not None and teacher_kind(self.teacher) == "run"
+        path = self.run or (self.teacher if taught else None)
+        return None if path is None else Path(path)
 
     def keep(self, folder: Path) -> None:
         """Record the options of the lists in the folder of a text run."""
@@ -115,10 +122,8 @@ class TextLists:
             return self._pseudo(collection, ListParts(collection))
         if not collection.qrels and self.teacher is None:
             bad_value("qrels", f"be given, because {self.index} contains no labels", None)
-        taught = self.teacher is not None and teacher_kind(self.teacher) == "run"
-        path = self.run or (self.teacher if taught else None)
         depth = self.depth or DEPTH
-        run = first_stage(folder, collection, None if path is None else Path(path), depth)
+        run = first_stage(folder, collection, self.candidate_run, depth)
         whole = candidate_lists(collection, run, depth=depth)
         train, order = whole, self._order()
         if order is not None:

@@ -272,7 +272,8 @@ def _test_runs(model: "TrainedModel", lists: TextLists, parts: ListParts, name: 
     wanted = _test_texts(lists, parts)
     qrels = {query: judged for query, judged in parts.collection.qrels.items() if query in wanted}
     both = fused([first, ranked], lists.depth or DEPTH)
-    return {"bm25" if lists.run is None else Path(lists.run).name: first, name: ranked, "fused": both}, qrels
+    candidates = lists.candidate_run
+    return {"bm25" if candidates is None else candidates.name: first, name: ranked, "fused": both}, qrels
 
 
 def _test_texts(lists: TextLists, parts: ListParts) -> dict[str, str]:
