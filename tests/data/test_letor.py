@@ -6,6 +6,7 @@ import logging
 import lzma
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from paths import SHARED
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
+from rankgrad.data import LetorError
 from rankgrad.data.letor import read_letor, streams
+from rankgrad.data.letor.chunks import stream_letor
 from rankgrad.data.query_groups import regroup_runs, reorder
 
 DATA = SHARED / "data"
@@ -206,6 +209,33 @@ def test_missing_values_are_filled_and_counted(write, value):
     assert data.features.tolist() == [[-1.5, 5]]
     assert summaries[0].missing == 1
     assert np.isnan(read_letor(write(f"0 qid:1 1:{value} 2:5\n"), missing=np.nan).features[0, 0])
+
+
+INFINITE = "0 qid:1 1:nan 2:inf 4:1\n1 qid:1 1:5 2:-Infinity 3:1e39 4:0\n2 qid:1 2:1e300\n"
+TOO_LONG = f"0 qid:2 3:{'9' * 39}.0 4:{'0.' + '1' * 30}\n"
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_infinite_values_are_counted_when_they_become_missing(write, sparse):
+    path = write(INFINITE + TOO_LONG)
+    told = r"infinite values, which are counted as missing: 'feature 2' 3, 'feature 3' 2$"
+    with pytest.warns(UserWarning, match=told):
+        data = read_letor(path, missing="nan", sparse=sparse)
+    features = data.features.toarray() if sparse else data.features
+    assert np.isnan(features).sum(axis=0).tolist() == [1, 3, 2, 0]
+    with pytest.warns(UserWarning, match=told):
+        [*stream_letor(path, 4, missing=0.0, sparse=sparse)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_letor(write("0 qid:1 1:nan 2:1\n"), missing="nan", sparse=sparse)
+    with pytest.raises(LetorError, match="not finite"):
+        read_letor(write("0 qid:1 1:1 2:inf\n"), sparse=sparse)
+
+
+def test_many_infinite_columns_are_not_all_named(write):
+    pairs = " ".join(f"{column}:inf" for column in range(1, 14))
+    with pytest.warns(UserWarning, match=r"'feature 1' 2, .*, 'feature 10' 2 and 3 more columns$"):
+        read_letor(write(f"0 qid:1 {pairs}\n" * 2), missing="nan")
 
 
 def test_many_long_numbers_do_not_run_out_of_room(write):

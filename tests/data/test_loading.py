@@ -138,6 +138,21 @@ def test_istella_fills_what_is_missing_and_holds_out(tmp_path):
     whole = quiet("Istella", root=tmp_path, holdout=0.0)
     assert whole.validation is None
     assert whole.train.features[0].tolist() == [0.0, 4.0, 1.0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load("Istella", root=tmp_path)
+    assert not [each for each in caught if "infinite" in str(each.message)]  # the set marks missing values in this way
+
+
+def test_infinite_values_of_a_split_are_told_once(tmp_path):
+    write(tmp_path / "train.txt", "1 qid:99 1:inf 2:4\n" + letor(range(20)))
+    write(tmp_path / "test.txt", "1 qid:99 1:4 2:inf 9:1\n" + letor(range(30, 40)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load(tmp_path, missing="nan")
+    told = [str(each.message).removeprefix(str(tmp_path)) for each in caught]
+    what = "infinite values, which are counted as missing"
+    assert told == [f"/train.txt: {what}: 'feature 1' 1", f"/test.txt: {what}: 'feature 2' 1"]
 
 
 @pytest.mark.parametrize("name", ["vali", "valid", "val", "validation", "dev", "Val"])

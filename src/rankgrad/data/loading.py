@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -112,7 +113,10 @@ def load(
     title = facts.name if fold is None else f"{facts.name} fold {fold}"
     files = _locate(facts, fold, root)
     fill = facts.missing if missing is None else missing
-    splits = _read(files, title, cache, fill, facts.features if facts.sparse else None, regroup, sparse)
+    with warnings.catch_warnings():
+        if facts.missing != "error":  # the set marks missing values by a number that is too large for float32
+            warnings.filterwarnings("ignore", ".*infinite values, which are counted as missing", UserWarning)
+        splits = _read(files, title, cache, fill, facts.features if facts.sparse else None, regroup, sparse)
     verify(facts, splits, fold=fold)
     return hold_out(splits, facts.holdout if holdout is None else holdout, seed)
 
@@ -316,7 +320,9 @@ def _read(
                 continue
             if too_sparse(len(part.labels), widest, sizes[split]):
                 raise refuse_sparse(getattr(files, split)[0], None, len(part.labels), widest)
-            parts[split] = _read_split(files, split, title, cache, missing, widest, regroup, sparse, sizes)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the same warnings as in the first reading
+                parts[split] = _read_split(files, split, title, cache, missing, widest, regroup, sparse, sizes)
     train = parts["train"]
     assert train is not None
     return Splits(train, parts["validation"], parts["test"], title)

@@ -1,6 +1,8 @@
 """Count or parse one block of LETOR lines with the compiled parser, and collect the results of the parser."""
 
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 
 from rankgrad.data.letor.errors import ParserLimits, explain
 from rankgrad.data.letor.streams import Block
+from rankgrad.data.tables.errors import warn_infinite
 
 _SLOW_CAPACITY = 4096  # number of rows of `slow`, in addition to the rows for one line
 
@@ -71,6 +74,7 @@ class ParsedBlock:
     qids: NDArray[Any]  # (runs,), integers if every id equals `str(int(id))`, otherwise text
     documents: int
     missing: int  # number of values that were not finite and were replaced by `fill`
+    infinite: Counter[int]  # number of these values that were not NaN, by column
     replaced: int  # number of document ids that are not UTF-8
     fewest: int  # smallest number of features per document, or 0 if a document omits an id below its largest id
     most: int  # largest feature id
@@ -89,6 +93,11 @@ def count_block(block: Block, limit: int, docids: bool) -> BlockCounts:
     return BlockCounts(len(block.text) - block.unterminated, *map(int, tally))
 
 
+def warn_infinite_features(path: Path, infinite: Counter[int]) -> None:
+    """Warn about infinite values in a LETOR file; `infinite` contains their number by column."""
+    warn_infinite(str(path), {f"feature {column + 1}": infinite[column] for column in sorted(infinite)})
+
+
 def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBlock:
     """Parse a block of LETOR lines into `target`; row 0 of `target` is row `first_row` of the data set."""
     from rankgrad.data.letor import parser
@@ -98,14 +107,16 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
     state[parser.LINE], state[parser.FEWEST] = block.line, np.iinfo(np.int64).max
     starts = np.empty((len(target.labels), 4), dtype=np.int64)
     slow = np.empty((target.features.shape[1] + 1 + _SLOW_CAPACITY, 6), dtype=np.int64)
+    infinite = np.zeros(target.features.shape[1], dtype=np.int64)
     fill, strict = np.float32(target.fill), not target.limits.missing
     bad_line, ended = None, parser.FULL
     while ended == parser.FULL and bad_line is None:
         ended = parser.parse_lines(
-            text, state, target.features, target.labels, target.docids, fill, strict, starts, slow
+            text, state, target.features, target.labels, target.docids, fill, strict, starts, slow, infinite
         )
-        filled, bad = _convert_slow(block.text, slow[: state[parser.SLOW]], target)
+        filled, bad = _convert_slow(block.text, slow[: state[parser.SLOW]], target, infinite)
         state[parser.MISSING] += filled
+        state[parser.INFINITE] += filled
         state[parser.SLOW] = 0
         if bad is None and ended == parser.BAD:
             bad = (int(state[parser.LINE]), int(state[parser.AT]))
@@ -118,6 +129,7 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
         qids=_qids([block.text[start:stop] for start, stop in runs[:, 2:].tolist()], not state[parser.TEXT_IDS]),
         documents=int(state[parser.ROW]),
         missing=int(state[parser.MISSING]),
+        infinite=_counts(infinite) if state[parser.INFINITE] else Counter(),
         replaced=int(state[parser.REPLACED]),
         fewest=int(state[parser.FEWEST]),
         most=int(state[parser.MOST]),
@@ -127,8 +139,15 @@ def parse_block(block: Block, first_row: int, target: ParseTarget) -> ParsedBloc
     )
 
 
-def _convert_slow(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> tuple[int, tuple[int, int] | None]:
-    """Convert the numbers that the LETOR parser stored in `slow`.
+def _counts(infinite: NDArray[np.int64]) -> Counter[int]:
+    """Return the number of infinite values of LETOR text by column, for the columns that have some."""
+    return Counter({int(column): int(infinite[column]) for column in np.flatnonzero(infinite)})
+
+
+def _convert_slow(
+    text: bytes, slow: NDArray[np.int64], target: ParseTarget, infinite: NDArray[np.int64]
+) -> tuple[int, tuple[int, int] | None]:
+    """Convert the numbers that the LETOR parser stored in `slow`; count values that are too large in `infinite`.
 
     Return the number of values that `fill` replaced, and the position of the first bad line.
     """
@@ -144,6 +163,7 @@ def _convert_slow(text: bytes, slow: NDArray[np.int64], target: ParseTarget) -> 
             target.features[row, column] = value
         elif target.limits.missing:
             target.features[row, column] = target.fill
+            infinite[column] += 1
             filled += 1
         else:
             return filled, (line, line_start)

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,14 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from rankgrad.data.dataset import Dataset
-from rankgrad.data.letor.blocks import BlockCounts, ParsedBlock, ParseTarget, count_block, parse_block
+from rankgrad.data.letor.blocks import (
+    BlockCounts,
+    ParsedBlock,
+    ParseTarget,
+    count_block,
+    parse_block,
+    warn_infinite_features,
+)
 from rankgrad.data.letor.errors import LetorError, ParserLimits
 from rankgrad.data.letor.passes import LineShape, fill_value, in_order, threads
 from rankgrad.data.letor.streams import Block, blocks, check_file, split_block
@@ -88,7 +96,7 @@ def parsed_blocks(
         target = ParseTarget(*arrays, fill or 0.0, limits)
         return block, counted, target, parse_block(block, 0, target)
 
-    shape, lines, found, widest = LineShape(), 0, 0, 0
+    shape, infinite, lines, found, widest = LineShape(), Counter[int](), 0, 0, 0
     with ThreadPoolExecutor(threads()) as pool:
         whole = blocks(path, on_read)
         pieces = (piece for block in whole for piece in split_block(block, _DENSE // features)) if sparse else whole
@@ -101,6 +109,7 @@ def parsed_blocks(
                 runs.check()  # if a query occurs again before this line, that error is raised first
                 raise LetorError(path, bad.line, bad.wrong, bad.expected)
             shape.add(parsed, counted)
+            infinite += parsed.infinite
             lines, found, widest = lines + counted.lines, found + counted.documents, max(widest, counted.widest)
             if counted.documents:
                 width = max(1, counted.docid_width)
@@ -111,6 +120,7 @@ def parsed_blocks(
     if not found:
         wrong = "blank lines and comments only" if lines else "empty file"
         raise LetorError(path, lines or 1, wrong, "at least one document")
+    warn_infinite_features(path, infinite)
     if widest < features:
         differs = f"{path} has {widest} features, but the model needs {features}"
         warnings.warn(f"{differs}; the missing features are set to 0", stacklevel=3)

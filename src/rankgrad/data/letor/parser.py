@@ -28,7 +28,7 @@ DONE, FULL, NO_ROW, BAD = range(4)
 LINES, DOCUMENTS, BLANK, COMMENTS, WIDEST, DOCID_WIDTH, COMMENTED, COUNTS = range(8)
 
 # Index of each number in the state of `parse_lines`, which all calls for one block use.
-AT, ROW, LINE, LISTS, SLOW, MISSING, FEWEST, MOST, BARE, TEXT_IDS, REPLACED, STATES = range(12)
+AT, ROW, LINE, LISTS, SLOW, MISSING, FEWEST, MOST, BARE, TEXT_IDS, REPLACED, INFINITE, STATES = range(13)
 
 _NUMBER, _NOT_FINITE, _TOO_LONG, _NO_NUMBER = range(4)
 _TAB, _NEWLINE, _RETURN, _SPACE, _HASH, _PLUS, _MINUS, _POINT, _ZERO, _COLON = (ord(c) for c in "\t\n\r #+-.0:")
@@ -107,7 +107,10 @@ def _digits(text, at, value):
 
 @_inner
 def _number(text, at):
-    """Read the number at position `at` of LETOR text; return its kind, its value and the position after the number."""
+    """Read the number at position `at` of LETOR text; return its kind, its value and the position after the number.
+
+    The value of a number that is not finite is NaN or infinity.
+    """
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
@@ -121,8 +124,10 @@ def _number(text, at):
         digits += fraction
     if digits == 0:
         end = _word(text, start, _INF)
-        end = max(end, _word(text, end, _INITY)) if end > 0 else _word(text, start, _NAN)
-        return (_NOT_FINITE, 0.0, end) if end > 0 else (_NO_NUMBER, 0.0, at)
+        if end > 0:
+            return _NOT_FINITE, np.inf, max(end, _word(text, end, _INITY))
+        end = _word(text, start, _NAN)
+        return (_NOT_FINITE, np.nan, end) if end > 0 else (_NO_NUMBER, 0.0, at)
     if text[at] | _LOWER == 101:  # e
         at += 1
         negative_power = text[at] == _MINUS
@@ -142,7 +147,7 @@ def _number(text, at):
             start += 1
         if digits > 19:
             if digits + exponent > 40:
-                return _NOT_FINITE, 0.0, at
+                return _NOT_FINITE, np.inf, at
             return _TOO_LONG, 0.0, at
     if mantissa == np.uint64(0):
         value = 0.0
@@ -150,7 +155,7 @@ def _number(text, at):
         value = np.float64(mantissa)
         value = value * EXACT_POWERS[exponent] if exponent > 0 else value / EXACT_POWERS[-exponent]
     elif exponent > HIGHEST:
-        return _NOT_FINITE, 0.0, at
+        return _NOT_FINITE, np.inf, at
     elif exponent < LOWEST:
         value = 0.0
     else:
@@ -293,12 +298,13 @@ def _qid_kind(text, start, stop):
 
 
 @_compiled
-def parse_lines(text, state, features, labels, docids, fill, strict, starts, slow):
+def parse_lines(text, state, features, labels, docids, fill, strict, starts, slow, infinite):
     """Parse the lines of LETOR text from position `state[AT]`; return `DONE`, `FULL`, `NO_ROW` or `BAD`.
 
     `starts` gets one row per list: first row of the list, its line, start and stop of the query id in the text. `slow`
     gets one row per number that Python converts: row, column (-1 for the label), start and stop in the text, line,
-    start of the line. `FULL` is returned if `slow` may be too small for the numbers of the next line.
+    start of the line. `FULL` is returned if `slow` may be too small for the numbers of the next line. `infinite` counts
+    the values of each feature that are infinite or too large for float32.
     """
     qid, qid_stop = 0, -1
     if state[LISTS] > 0:
@@ -373,6 +379,9 @@ def parse_lines(text, state, features, labels, docids, fill, strict, starts, slo
             elif kind == _NOT_FINITE or not abs(number) <= largest:
                 if strict:
                     return BAD
+                if not np.isnan(number):
+                    infinite[feature - 1] += 1
+                    state[INFINITE] += 1
                 number = fill
                 missing += 1
             features[row, feature - 1] = number

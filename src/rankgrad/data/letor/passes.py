@@ -10,7 +10,7 @@ import os
 import re
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -23,7 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.cache import New
-from rankgrad.data.letor.blocks import BadLine, BlockCounts, ParsedBlock, ParseTarget, count_block, parse_block
+from rankgrad.data.letor.blocks import (
+    BadLine,
+    BlockCounts,
+    ParsedBlock,
+    ParseTarget,
+    count_block,
+    parse_block,
+    warn_infinite_features,
+)
 from rankgrad.data.letor.errors import LetorError, ParserLimits
 from rankgrad.data.letor.streams import Block, blocks
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
@@ -159,7 +167,7 @@ class _Reading:
 
         ends = np.cumsum([self.row, *(block.documents for block in counted)]).tolist()
         jobs = zip(blocks(path, on_read), ends[:-1], ends[1:], strict=False)
-        shape = LineShape()
+        shape, infinite = LineShape(), Counter[int]()
         for here, (block, parsed) in zip(counted, in_order(self.pool, parse, jobs), strict=False):
             truncated = shape.truncated(path, block, parsed, here)
             if truncated is None:
@@ -174,10 +182,12 @@ class _Reading:
             shape.add(parsed, here)
             self.row += parsed.documents
             self.missing += parsed.missing
+            infinite += parsed.infinite
             self.replaced += parsed.replaced
         if not any(block.documents for block in counted):
             lines = sum(block.lines for block in counted)
             raise LetorError(path, lines, "blank lines and comments only", "at least one document")
+        warn_infinite_features(path, infinite)
 
     def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
         """Divide the rows of LETOR files into lists; return the arrays, and the number of moved runs of documents."""

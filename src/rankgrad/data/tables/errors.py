@@ -6,6 +6,8 @@ from typing import Any
 
 from rankgrad.errors import warn_caller
 
+_SHOWN = 10  # number of columns that the warning about infinite values names
+
 
 class TableError(ValueError):
     """Error in a table. The message has the form `<file>: row <number>: <problem>; expected <what>`.
@@ -36,5 +38,6 @@ def warn_infinite(where: str, counts: Mapping[str, int]) -> None:
         counts: number of infinite values of each column.
     """
     if found := {name: count for name, count in counts.items() if count}:
-        shown = ", ".join(f"{name!r} {count:,}" for name, count in found.items())
+        shown = ", ".join(f"{name!r} {count:,}" for name, count in [*found.items()][:_SHOWN])
+        shown += f" and {len(found) - _SHOWN} more columns" if len(found) > _SHOWN else ""
         warn_caller(f"{where}: infinite values, which are counted as missing: {shown}")
