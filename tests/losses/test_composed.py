@@ -121,7 +121,20 @@ def test_text_of_a_sum(text):
 
 
 def test_print():
-    assert "0.7 * softmax + 0.3 * lambdaloss@5" in repr(weighted_sum((0.7, softmax), (0.3, "LambdaLoss@5")))
+    total = repr(weighted_sum((0.7, softmax), (0.3, "LambdaLoss@5")))
+    assert "0.7 * softmax + 0.3 * lambdaloss@5" in total
+    assert "(0): TextLoss('lambdaloss@5')" in total
+    assert repr(parse_loss("LambdaLoss@5")) == "TextLoss('lambdaloss@5')"
+    assert repr(gumbel(softmax)) == "gumbel(softmax, samples=1, scale=1.0)"
+    assert repr(gumbel(lambdaloss, samples=8, scale=0.5, seed=3, k=5)) == (
+        "gumbel(lambdaloss, samples=8, scale=0.5, seed=3, k=5)"
+    )
+    assert "softmax, samples=2, scale=1.0" in repr(gumbel(parse_loss("softmax"), samples=2))
+    assert "gumbel(rankgrad.losses.pairwise.lambdaloss(k=5), " in repr(gumbel(partial(lambdaloss, k=5)))
+    assert "LearnDCG, samples=1" in repr(gumbel(LearnDCG()))
+    assert repr(LearnDCG(k=5).to("meta")) == "LearnDCG(discount='log', k=5)"
+    with pytest.raises(TypeError, match=r"loss must be a function or a module .*; got 'softmax'"):
+        gumbel("softmax")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
-from rankgrad.losses.gumbel import gumbel
+from rankgrad.losses.gumbel import gumbel, loss_name
 from rankgrad.losses.learned import LearnDCG
 
 
@@ -48,7 +48,7 @@ class WeightedSum(nn.Module):
         if weights is not None:
             if not self.takes_weights:
                 without = next(loss for _, loss in self.terms if not takes_weights(loss))
-                bad_value("weights", f"be None for a sum with {_name(without)}, which takes no weights", "weights")
+                bad_value("weights", f"be None for a sum with {loss_name(without)}, which takes no weights", "weights")
             lists["weights"] = weights
         (weight, first), *others = self.terms
         total = weight * first(scores, labels, **lists)
@@ -68,7 +68,7 @@ class WeightedSum(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the weighted sum of losses as text, for `print`."""
-        return " + ".join(f"{weight:g} * {_name(loss)}" for weight, loss in self.terms)
+        return " + ".join(f"{weight:g} * {loss_name(loss)}" for weight, loss in self.terms)
 
 
 def takes_weights(loss: Callable[..., Tensor]) -> bool:
@@ -93,8 +93,3 @@ def learned_scalars(loss: nn.Module) -> dict[str, float]:
     """
     learning = next((part for part in loss.modules() if isinstance(part, LearnDCG | WeightedSum)), None)
     return {} if learning is None else learning.learned()
-
-
-def _name(loss: Any) -> str:
-    """Return the spec or the name of a loss, for `print` and for errors."""
-    return str(getattr(loss, "text", None) or getattr(loss, "__name__", None) or type(loss).__name__)

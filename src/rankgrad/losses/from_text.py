@@ -106,6 +106,10 @@ class TextLoss(nn.Module):
         if self.adapt != "joint":
             bad_value("adapt", f"be 'joint' with {what}", repr(self.adapt))
 
+    def extra_repr(self) -> str:
+        """Return the spec of the loss as text, for `print` of a module that contains the loss."""
+        return repr(self.text)
+
     def __str__(self) -> str:
         return self.text
 

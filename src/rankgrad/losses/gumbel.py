@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from rankgrad.errors import bad_value
+from rankgrad.custom_objects import describe
+from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import as_tensor, compute_dtype
 from rankgrad.relax import gumbel_noise
 
@@ -40,6 +41,8 @@ class gumbel(nn.Module):
         self, loss: Callable[..., Tensor], samples: int = 1, scale: float = 1.0, seed: int | None = None, **options: Any
     ) -> None:
         super().__init__()
+        if not callable(loss):
+            bad_type("loss", "be a function or a module (for a spec, add the option gumbel=1 to the spec)", repr(loss))
         if samples < 1:
             bad_value("samples", "be at least 1", samples)
         if not scale > 0:
@@ -73,6 +76,13 @@ class gumbel(nn.Module):
     if TYPE_CHECKING:
         __call__ = forward  # PyTorch's declaration returns Any
 
+    def extra_repr(self) -> str:
+        """Return the loss and the options of a gumbel loss as text, for `print`."""
+        given = {"samples": self.samples, "scale": self.scale, **({} if self.seed is None else {"seed": self.seed})}
+        return ", ".join(
+            [loss_name(self.loss), *(f"{name}={value!r}" for name, value in {**given, **self.options}.items())]
+        )
+
     def _draw(self, scores: Tensor) -> Tensor:
         generator = None
         if self.seed is not None:
@@ -81,3 +91,13 @@ class gumbel(nn.Module):
                 generator = torch.Generator(scores.device).manual_seed(self.seed)
                 self._generators[scores.device] = generator
         return gumbel_noise((self.samples, *scores.shape), like=scores, generator=generator)
+
+
+def loss_name(loss: Any) -> str:
+    """Return the spec, the name or the description of a loss, for `print` and for errors.
+
+    Args:
+        loss: a function or module of `rankgrad.losses`, or a custom loss.
+    """
+    known = getattr(loss, "text", None) or getattr(loss, "__name__", None)
+    return str(known or (type(loss).__name__ if isinstance(loss, nn.Module) else describe(loss)))

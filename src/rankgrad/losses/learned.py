@@ -161,8 +161,9 @@ class LearnDCG(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the parameters of LearnDCG as text, for `print`."""
-        values = ", ".join(f"{name}={value:.4g}" for name, value in self.learned().items())
-        return f"{values}, discount={self.discount!r}, k={self.k}"
+        known = not self.raw_alpha.is_meta  # a tensor on the device meta has no value
+        values = [f"{name}={value:.4g}" for name, value in self.learned().items()] if known else []
+        return ", ".join([*values, f"discount={self.discount!r}", f"k={self.k}"])
 
 
 # Replaces a softplus that underflows to 0. It is small enough to give the limit and large enough to be a divisor.
