@@ -260,6 +260,9 @@ def test_messages_name_options_as_they_are_typed(tmp_path, monkeypatch, main_her
     assert "or rankgrad convert --no-docids" in told  # train has no such option
     told = complaint("train", "--data", "synthetic:lists=0,seed=1", "--out", "a")
     assert "--seed" not in told  # a spec is text of the user
+    told = complaint("train", "--data", "synthetic:lists=40,features=5", "--out", "a")
+    assert "rankgrad: --data synthetic:lists=40,features=5: features of synthetic must be at least 10; got 5" in told
+    assert "--features" not in told  # another option, for the columns of a table
 
 
 @pytest.mark.parametrize(

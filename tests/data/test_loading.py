@@ -243,6 +243,8 @@ def test_verify_says_nothing_where_nothing_is_published():
         ("Istella", {"fold": 1}, "fold must be None for Istella, which has no folds; got 1"),
         ("synthetic:list=3", {}, "option of synthetic must be a known name; got 'list'; did you mean 'lists'?"),
         ("synthetic:lists=many", {}, "lists of synthetic must be an integer; got 'many'"),
+        ("synthetic:lists=40,features=5", {}, "features of synthetic must be at least 10; got 5"),
+        ("web30k-shape:scale=-1", {}, "scale of web30k-shape must be above 0; got -1"),
     ],
 )
 def test_bad_names_and_folds(name, options, message, tmp_path):

@@ -84,6 +84,8 @@ class DataSource:
         try:
             loading.check_source(self.data, fold=self.fold, root=self.root)
         except ValueError as error:  # the error names the argument of `load`; the option is `data`
+            if loading.is_generated(self.data):
+                raise ValueError(f"--data {self.data}: {error}") from None
             raise ValueError(f"data{str(error).removeprefix('name')}" if str(error)[:5] == "name " else error) from None
 
     def read(self, model: "TrainedModel | None" = None, *, labelled: bool = True) -> dict[str, "Dataset"]:

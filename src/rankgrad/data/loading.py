@@ -219,7 +219,10 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     for option in options:
         one_of(f"option of {kind}", option, ("scale", "seed") if shaped else OPTIONS)
     options = fit_options(kind, options, make)
-    check_synthetic(**(web30k_options(**options) if shaped else options))
+    try:
+        check_synthetic(**(web30k_options(**options) if shaped else options))
+    except ValueError as error:  # the error names an argument of `synthetic`, which may also be an option of a command
+        raise ValueError(str(error).replace(" must ", f" of {kind} must ", 1)) from None
     return partial(make, **options)
 
 
