@@ -22,11 +22,13 @@ from rankgrad.cli.text import COMMANDS, scoring
 from rankgrad.cli.text.search import snippet
 from rankgrad.cli.text.text_models import _key
 from rankgrad.cli.text.training_lists import TextLists
+from rankgrad.data import load
 from rankgrad.experiments.statistics import holm
 from rankgrad.metrics import read_qrels, read_run, write_run
 from rankgrad.text import BiEncoderRanker, CrossEncoderRanker, TextSettings, candidate_lists, folds, fuse, to_run
 from rankgrad.text.encoder_files import replace_encoder, settle_encoder
 from rankgrad.text.training import _TextRun
+from rankgrad.training import Settings, train
 
 pytest.importorskip("transformers")
 pytest.importorskip("bm25s")
@@ -342,6 +344,21 @@ def test_distillation_from_a_model_a_run_and_an_order(made, tmp_path, monkeypatc
     assert 'order.jsonl:1 must have the form {"query": id, "documents": [id, ...]}' in told
 
 
+def test_errors_about_a_teacher_name_the_teacher(made, tmp_path):
+    (tmp_path / "empty").mkdir()
+    train(Settings(model="linear", epochs=1, device="cpu"), load("synthetic:lists=9,features=10").train).save(
+        tmp_path / "features"
+    )
+    words = ("distil", made.index, "--encoder", made.encoder, *QUICK, "--out", tmp_path / "a", "--teacher")
+    told = complaint(*words, tmp_path / "empty")
+    assert told.startswith("teacher must be a folder with the files of a Hugging Face model, such as config.json; got")
+    told = complaint(*words, tmp_path / "features")
+    assert told.startswith("teacher must be a text ranker, written by `rankgrad text train`; got")
+    assert complaint("rerank", tmp_path / "empty", made.index, "--out", tmp_path / "b").startswith(
+        "model must be a folder"
+    )
+
+
 def test_evaluate_ranks_the_documents_of_a_teacher_run(made, tmp_path):
     short = {query: dict([*scores.items()][-3:]) for query, scores in read_run(made.bm25).items()}
     write_run(tmp_path / "teacher.txt", short, "teacher")
@@ -486,6 +503,10 @@ def test_all_that_is_wrong_is_said_at_once(made, tmp_path, monkeypatch):
     assert "be an existing folder, or the name of a model" in complaint(*words, "--encoder", made.root / "nothing")
     assert "init_model must be a bi_encoder; got" not in complaint(*words, "--init-model", made.encoder)
     assert "teacher must be" in complaint("distil", made.index, "--encoder", made.encoder, "--out", tmp_path / "a")
+    student = ("distil", made.index, "--encoder", made.encoder, "--out", tmp_path / "a", "--teacher")
+    for name in (made.root / "nothing", "teacher.txt", "order.jsonl"):
+        must = "be an existing text ranker, TREC run or order of documents (.jsonl), or the name of a model on"
+        assert complaint(*student, name).startswith(f"teacher must {must}")
     assert "must be the folder of a text run" in complaint("train", "--resume", "--out", tmp_path / "a")
     assert "runs must be TREC runs" in complaint("evaluate", made.index, tmp_path / "none.txt")
     assert "encoder must be given with --fuse" in complaint("search", made.index, "--query", "x", "--fuse")

@@ -3,12 +3,22 @@
 import json
 from pathlib import Path
 
+_ORDERS = (".jsonl", ".ndjson")
+_FILES = (*_ORDERS, ".txt", ".run", ".trec")  # usual endings of orders and runs, which no model has
+
 
 def teacher_kind(teacher: str) -> str:
     """Return the kind of a teacher: `order` (JSON lines), `run` (another file) or `model`."""
     if Path(teacher).is_file():
-        return "order" if Path(teacher).suffix in (".jsonl", ".ndjson") else "run"
+        return "order" if Path(teacher).suffix in _ORDERS else "run"
     return "model"
+
+
+def check_teacher(teacher: str) -> None:
+    """Raise an error if a teacher is probably the wrong path of a file or folder. A name on the hub is not checked."""
+    from rankgrad.cli.text.text_models import check_exists
+
+    check_exists("teacher", teacher, "text ranker, TREC run or order of documents (.jsonl)", _FILES)
 
 
 def read_order(path: Path) -> dict[str, list[str]]:

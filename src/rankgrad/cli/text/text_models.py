@@ -29,14 +29,21 @@ def is_model(name: str | Path) -> bool:
     return isinstance(found, dict) and found.get("format") == FORMAT
 
 
-def check_exists(option: str, name: str) -> None:
-    """Raise an error if the name of a model is probably a wrong path: only the parent folder of the path exists."""
+def check_exists(option: str, name: str, what: str = "folder", endings: tuple[str, ...] = ()) -> None:
+    """Raise an error if the name of a model is probably a wrong path: only the parent folder of the path exists.
+
+    Args:
+        option: name of the option in the error.
+        name: folder, or name on the Hugging Face hub.
+        what: name of existing things that the option accepts, for the error.
+        endings: endings of files that the option also accepts. A name with such an ending is a path.
+    """
     from rankgrad.errors import bad_value
     from rankgrad.text.encoder_files import STATIC
 
     path = Path(name.removeprefix(STATIC)).expanduser()
-    if not path.exists() and path.parent != Path() and path.parent.is_dir():
-        bad_value(option, "be an existing folder, or the name of a model on the Hugging Face hub", repr(name))
+    if not path.exists() and (path.suffix in endings or (path.parent != Path() and path.parent.is_dir())):
+        bad_value(option, f"be an existing {what}, or the name of a model on the Hugging Face hub", repr(name))
 
 
 def encoder_of(name: str) -> str:
@@ -51,22 +58,33 @@ def encoder_of(name: str) -> str:
     return f"{prefix}{path.resolve()}" if path.exists() else f"{prefix}{name}"
 
 
-def load_text_model(name: str, device: str) -> "TextModel":
-    """Return a text ranker: a model of rankgrad, or a pretrained bi-encoder or cross-encoder."""
+def load_text_model(name: str, device: str, option: str = "model") -> "TextModel":
+    """Return a text ranker: a model of rankgrad, or a pretrained bi-encoder or cross-encoder.
+
+    Args:
+        name: folder or name of the ranker.
+        device: device to compute on.
+        option: name of the option in errors.
+    """
     from rankgrad.errors import bad_value
     from rankgrad.text import BiEncoderRanker, CrossEncoderRanker
     from rankgrad.text.model import TextModel
 
-    check_exists("model", name)
+    check_exists(option, name)
     if is_model(name):
         found = load_model(Path(name), device)
         if not isinstance(found, TextModel):
             bad_value(
-                "model", "be a text ranker, written by `rankgrad text train`", f"{name}, a ranker that uses features"
+                option, "be a text ranker, written by `rankgrad text train`", f"{name}, a ranker that uses features"
             )
         return found
-    kind = CrossEncoderRanker if _classifies(name) else BiEncoderRanker
-    return kind(name, device=check_device(device)).fitted()
+    try:
+        kind = CrossEncoderRanker if _classifies(name) else BiEncoderRanker
+        return kind(name, device=check_device(device)).fitted()
+    except ValueError as error:  # the name of the argument of the ranker is `encoder`
+        if not str(error).startswith("encoder must "):
+            raise
+        raise ValueError(f"{option}{str(error).removeprefix('encoder')}") from error
 
 
 def load_bi_encoder(name: str, device: str) -> "BiEncoderRanker":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankgrad.cli.text.first_stage import DEPTH, first_stage
-from rankgrad.cli.text.teacher import read_order, teacher_kind
+from rankgrad.cli.text.teacher import check_teacher, read_order, teacher_kind
 
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
@@ -94,6 +94,8 @@ class TextLists:
             check_share(self.holdout)
 
         def teacher() -> None:
+            if self.teacher is not None:
+                check_teacher(self.teacher)
             one_of("standardise", self.standardise, ("none", "zscore", "minmax"))
             if not 0 < self.temperature < float("inf"):
                 bad_value("temperature", "be above 0 and finite", self.temperature)

@@ -198,7 +198,7 @@ def _teacher(lists: TextLists, device: str) -> "TextModel | None":
 
     if lists.teacher is None or teacher_kind(lists.teacher) != "model":
         return None
-    return load_text_model(lists.teacher, device)
+    return load_text_model(lists.teacher, device, "teacher")
 
 
 def _taught(lists: TextLists, train: "Dataset", teacher: "TextModel | None", out: Path, resume: bool) -> "Dataset":
