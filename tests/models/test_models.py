@@ -46,7 +46,8 @@ CUSTOM_PREFIX = ("--import", "least_squares")
 
 
 def test_a_foreign_kind_goes_through_every_command(foreign, monkeypatch):
-    with pytest.raises(ValueError, match="model must be a known name; got 'least_squares'"):
+    advice = "see `rankgrad list models`; for a custom kind, use --import with the module that registers the kind"
+    with pytest.raises(ValueError, match=f"^model must be a known name; got 'least_squares'; {advice}$"):
         run("train", "--data", TINY, "--model", "least_squares", "--out", "a")
     told = run("train", "--data", TINY, "--model", "least_squares", "--set", "ridge=0.5", "--out", "a", *CUSTOM_PREFIX)
     assert "training least_squares" in told

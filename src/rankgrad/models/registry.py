@@ -37,6 +37,7 @@ _BUILT_IN = {
 }
 # `kind` in `config.json` -> the kind that reads it
 _SAVED_AS = {None: "neural", "trees": "lightgbm", "blend": "blend", "text": "bi_encoder"}
+_IMPORT = "for a custom kind, use --import with the module that registers the kind"  # advice in errors
 _registered: dict[str, RankerKind] = {}
 
 
@@ -81,7 +82,7 @@ def kind_of(model: Any) -> RankerKind:
         if name in kind.models:
             return kind
     known = [each for kind in kinds() for each in kind.models]
-    bad_value("model", "be a known name", mistyped(name[:80], known))
+    bad_value("model", "be a known name", mistyped(name[:80], known, f"see `rankgrad list models`; {_IMPORT}"))
 
 
 def kind_or_default(model: Any) -> RankerKind:
@@ -135,7 +136,7 @@ def saved_kind(folder: str | os.PathLike[str]) -> RankerKind:
     for kind in _custom(None):
         if (kind.saved_as or kind.name) == name:
             return kind
-    must = "have a known kind (for a custom kind, use --import with the module that registers the kind)"
+    must = f"have a known kind ({_IMPORT})"
     bad_value(str(Path(folder) / CONFIG), must, repr(name)[:80])
 
 
