@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Iterable
 from typing import NoReturn
 
+_LISTED = 20  # maximum number of names that an error lists
+
 
 def bad_value(name: str, must: str, got: object) -> NoReturn:
     """Raise a `ValueError` in the common form: `k must be at least 1; got 0`."""
@@ -30,13 +32,17 @@ def warn_caller(text: str) -> None:
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
-    """Check that `value` is one of `choices`; if there are many choices, the error suggests similar ones."""
+    """Check that `value` is one of `choices`; if there are many choices, the error suggests similar ones.
+
+    If no choice is similar, the error lists all of them, unless there are very many.
+    """
     choices = list(choices)
     if value in choices:
         return
     if len(choices) <= 6:
         bad_value(name, f"be one of {', '.join(map(repr, choices))}", repr(value))
-    bad_value(name, "be a known name", mistyped(value, choices))
+    known = f"known: {', '.join(choices)}" if len(choices) <= _LISTED else ""
+    bad_value(name, "be a known name", mistyped(value, choices, known))
 
 
 def mistyped(value: object, choices: Iterable[str], otherwise: str = "") -> str:

@@ -102,6 +102,10 @@ def test_parse(text, metric):
     ("text", "message"),
     [
         ("nDGC@10", "metric must be a known name; got 'nDGC'; did you mean 'nDCG'?"),
+        (
+            "hitrate@5",
+            "metric must be a known name; got 'hitrate'; known: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ",
+        ),
         ("nDCG@", "metric must have an integer from 1 to 2147483647 after @; got 'nDCG@'"),
         ("nDCG@-1", "metric must have an integer from 1 to 2147483647 after @; got 'nDCG@-1'"),
         ("nDCG@0", "metric must have an integer from 1 to 2147483647 after @; got 'nDCG@0'"),
