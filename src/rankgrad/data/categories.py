@@ -47,7 +47,7 @@ def texts_of(values: Sequence[Any], name: str) -> tuple[str, ...]:
     """
     texts = tuple(filter(None, (_text(value, name) for value in values)))
     if len({*texts}) < len(values):
-        bad_value(f"the categories of {name!r}", "be different texts", str([*values])[:80])
+        bad_value(f"the categories of {name!r}", "be different texts that are not empty", str([*values])[:80])
     return texts
 
 

@@ -112,7 +112,7 @@ class Checkpoint:
             self._compare(self._found[1])
             state = _checked_state(RunState(**self._found[1]["state"]))
         except (KeyError, TypeError, AttributeError) as error:
-            self._complain(error)
+            refuse_checkpoint(self.path, error)
         self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no identifier
         return state
 
@@ -124,14 +124,8 @@ class Checkpoint:
         try:
             self._restore(*self._found, module, optimisers, average, scaler)
         except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
-            self._complain(error)
+            refuse_checkpoint(self.path, error)
         self._found = None
-
-    def _complain(self, error: Exception) -> NoReturn:
-        got = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"{self.path} must be a checkpoint of this run (otherwise, train again in a new folder); got: {got}"
-        ) from error
 
     def _restore(
         self,
@@ -226,6 +220,18 @@ def data_fingerprint(data: Dataset) -> dict[str, Any]:
         content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)
     sizes = {"lists": len(data), "documents": documents, "features": data.features.shape[1], "content": content}
     return sizes if data.texts is None else {**sizes, "texts": data.texts.content_hash}
+
+
+def refuse_checkpoint(path: Path, error: Exception) -> NoReturn:
+    """Raise an error about a file that is not the checkpoint of a run.
+
+    Args:
+        path: path of the file.
+        error: error that the reading of the file raised.
+    """
+    got = str(error).strip().partition("\n")[0]
+    must = "must be a checkpoint of this run (otherwise, train again in a new folder)"
+    raise ValueError(f"{path} {must}; got: {got}") from error
 
 
 def _weights_checksum(weights: Any) -> int | None:

@@ -2,7 +2,7 @@
 
 import zlib
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.training.checkpoint import LAST, data_fingerprint
+from rankgrad.training.checkpoint import LAST, data_fingerprint, refuse_checkpoint
 from rankgrad.training.optimisers import load_state, state_tensors
 from rankgrad.trees.frameworks import GrownTrees
 from rankgrad.trees.lightgbm_checks import check_lightgbm
@@ -53,7 +53,7 @@ class TreeCheckpoint:
         try:
             different = self._different(facts)
         except (KeyError, TypeError, AttributeError) as error:
-            self._complain(error)
+            refuse_checkpoint(self.path, error)
         if different is not None:
             bad_value(*different)
         try:
@@ -65,7 +65,7 @@ class TreeCheckpoint:
             if objective is not None:
                 _restore(objective, tensors)
         except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
-            self._complain(error)
+            refuse_checkpoint(self.path, error)
         return grown, history
 
     def _different(self, facts: dict[str, Any]) -> tuple[str, str, object] | None:
@@ -113,12 +113,6 @@ class TreeCheckpoint:
                 check_lightgbm(content.decode(), self.facts["data"]["features"])
             else:
                 checked_xgboost(content, self.facts["data"]["features"])
-
-    def _complain(self, error: Exception) -> NoReturn:
-        got = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"{self.path} must be a checkpoint of this run (otherwise, train again in a new folder); got: {got}"
-        ) from error
 
 
 def facts_of(
