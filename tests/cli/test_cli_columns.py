@@ -100,6 +100,24 @@ def test_numbers_as_categories_from_every_format(tmp_path):
     assert done.stderr.count("100% of the values of the categorical column 'shop' are unknown to the model") == 1
 
 
+def test_truth_values_as_categories_from_every_format(tmp_path):
+    frame = FRAME.assign(new=RNG.choice([True, False], len(QID)))[["qid", "label", "x", "new"]]
+    frame["label"] = frame["new"] * 2 + (frame["x"] > 0)
+    frame.to_csv(tmp_path / "t.csv", index=False)  # "True", "False"
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    found = []
+    for name in ("t.csv", "t.parquet", "t.jsonl"):
+        out = tmp_path / f"run-{name}"
+        rankgrad("train", "--data", tmp_path / name, "--categorical", "new", *QUICK, "--out", out)
+        assert json.loads((out / "config.json").read_text())["categories"] == {"1": ["false", "true"]}
+        found += [scores(out, tmp_path / other) for other in ("t.csv", "t.parquet", "t.jsonl")]
+        found.append(rg.Ranker.load(out).predict(frame[["x", "new"]]))
+        found.append(rg.Ranker.load(out).predict(frame[["x", "new"]].astype({"new": "category"})))
+    for each in found[1:]:
+        np.testing.assert_allclose(each, found[0], atol=1e-5)
+
+
 def test_feature_numbers_of_letor_text(tmp_path):
     codes = FRAME.assign(shop=FRAME["shop"].map({"ant": 3.0, "bee": 7.0, "cat": 9.0}))
     data = rg.data.from_frame(codes)

@@ -230,12 +230,16 @@ def _text(value: Any, name: str) -> str | None:
 
 
 def _shortest(text: str) -> str:
-    """Return the shortest text of a number in float32, but all digits of an integer. Other texts do not change.
+    """Return the shortest text of a number in float32, but all digits of an integer, or the text of a truth value.
+
+    Other texts do not change.
 
     Example:
-        >>> [_shortest(text) for text in ("0.10000000149011612", "2.0", "16777217", "0.10", "two")]
-        ['0.1', '2', '16777217', '0.10', 'two']
+        >>> [_shortest(text) for text in ("0.10000000149011612", "2.0", "16777217", "0.10", "two", "True")]
+        ['0.1', '2', '16777217', '0.10', 'two', 'true']
     """
+    if text in ("True", "False"):  # in a CSV file of pandas
+        return text.lower()
     try:
         number = float(text)
     except ValueError:
