@@ -174,6 +174,34 @@ def test_bad_arguments(tmp_path):
         to_run([1.0, 2.0], [0, 2], ["q"], ["a", "a"])
 
 
+def test_a_run_and_qrels_may_be_paths_and_are_not_swapped(tmp_path):
+    run, qrels = random_judged_run(4)
+    write_run(tmp_path / "run", run)
+    write_qrels(tmp_path / "qrels", qrels)
+    found = measure_run(tmp_path / "run", str(tmp_path / "qrels"), "AP")
+    assert found.means == measure_run(run, qrels, "AP").means
+    swapped = {query: {document: score + 0.25 for document, score in each.items()} for query, each in run.items()}
+    with pytest.raises(ValueError, match=r"qrels must contain integer labels \(are the run and the qrels swapped\?\)"):
+        measure_run(qrels, swapped, "AP")
+
+
+def test_command_compares_runs(tmp_path, command):
+    run, qrels = random_judged_run(4)
+    other = {query: {document: -score for document, score in each.items()} for query, each in run.items()}
+    for name, each in (("run", run), ("other", other)):
+        write_run(tmp_path / name, each)
+    write_qrels(tmp_path / "qrels", qrels)
+    arguments = (tmp_path / "run", tmp_path / "qrels", "-m", "AP", "--against", tmp_path / "other")
+    read = json.loads(command(*arguments, "--json").output)
+    means = [measure_run(each, qrels, "AP", complete=True).means["AP"] for each in (run, other)]
+    assert [each["metrics"]["AP"]["mean"] for each in read["runs"].values()] == pytest.approx(means, abs=1e-4)
+    assert read["tests"][0]["difference"] == pytest.approx(means[1] - means[0])
+    assert 0 <= read["tests"][0]["p"] <= 1
+    assert "paired t-test" in command(*arguments).output
+    failed = command(*arguments[:-1], tmp_path / "run")
+    assert str(failed.exception).startswith("against must be other runs than the first")
+
+
 @pytest.fixture
 def command():
     from rankgrad.cli.measure import measure

@@ -132,9 +132,12 @@ def test_ctrl_c_returns_the_best_model_so_far(lists, quick, tmp_path):
 
 def test_the_time_limit_holds(lists, quick, tmp_path):
     searched(lists.train, tmp_path / "first", trials=4)  # imports and compiles: a first search takes seconds for this
-    began = time.time()
-    result = searched(lists.train, tmp_path / "a", trials=None, seconds=2.5)
-    assert time.time() - began < 2.5 * 1.05 + 2.0  # two seconds for a loaded machine
+    for seconds in (2.5, 10.0):  # the second only if this machine is slow
+        began = time.time()
+        result = searched(lists.train, tmp_path / f"{seconds}", trials=None, seconds=seconds)
+        assert time.time() - began < seconds * 1.05 + 2.0  # two seconds for a loaded machine
+        if len(result.leaderboard) > len(quick):
+            break
     assert len(result.leaderboard) > len(quick)  # the portfolio, then draws
     assert {row["folds"] for row in result.leaderboard} <= {0, 1, 2}
 

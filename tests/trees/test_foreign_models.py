@@ -343,7 +343,9 @@ def test_categorical_columns_that_the_file_does_not_show_are_named_by_the_caller
     else:
         table["code"], given = np.arange(len(table)) % 40, ["lang", "size", "new", "code"]
     booster = with_categories(table, labels, given)
-    with pytest.raises(ValueError, match=r"categorical must name the 3 columns.*from_booster\(\.\.\., categorical="):
+    with pytest.raises(
+        ValueError, match=r"categorical must name the 3 columns.*TreeRanker.from_booster takes their names"
+    ):
         TreeRanker.from_booster(booster)
     ranker = TreeRanker.from_booster(booster, categorical=["lang", "size", "new"])
     expected = np.float32(booster.predict(table, raw_score=True))

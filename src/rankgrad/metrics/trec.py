@@ -115,8 +115,8 @@ def to_run(scores: Any, offsets: Any, queries: Iterable[Any], ids: Sequence[Any]
 
 
 def measure_run(
-    run: Mapping[str, Mapping[str, float]],
-    qrels: Mapping[str, Mapping[str, int]],
+    run: Mapping[str, Mapping[str, float]] | PathLike,
+    qrels: Mapping[str, Mapping[str, int]] | PathLike,
     metrics: Iterable[str | Metric] | str | Metric,
     *,
     complete: bool = False,
@@ -133,8 +133,8 @@ def measure_run(
     a list without documents. `ndcg_cut` of trec_eval has linear gain: use `nDCG(gain='linear')@10`.
 
     Args:
-        run: `{query: {document: score}}`.
-        qrels: `{query: {document: label}}`.
+        run: `{query: {document: score}}`, or the path of a run.
+        qrels: `{query: {document: label}}`, or the path of qrels; labels are integers.
         metrics: specs such as `"nDCG@10"`, or `Metric` values.
         complete: True to also measure queries that are only in qrels.
         bootstrap: number of bootstrap resamples of the queries. With 0, both ends of an interval are equal to the mean.
@@ -145,6 +145,10 @@ def measure_run(
         >>> measure_run({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1, "c": 1}}, ["AP", "R@10"], bootstrap=0).means
         {'AP': 0.25, 'R@10': 0.5}
     """
+    run = read_run(run) if isinstance(run, str | os.PathLike) else run
+    qrels = read_qrels(qrels) if isinstance(qrels, str | os.PathLike) else qrels
+    if odd := [label for labels in qrels.values() for label in labels.values() if label != int(label)]:
+        bad_value("qrels", "contain integer labels (are the run and the qrels swapped?)", odd[0])
     queries = tuple(query for query in qrels if complete or query in run)
     if not queries:
         bad_value("run", "contain at least one query of the qrels", _overlap(run, qrels))

@@ -209,7 +209,9 @@ def _lightgbm_categories(booster: Any, names: list[str], categorical: Sequence[A
         columns = column_numbers(categorical, names, len(names))
     if len(columns) != len(values) or not all(map(_fits, (infos[column] for column in columns), values)):
         must = f"name the {len(values)} columns that were categorical in the data frame of the training"
-        must += " (the model does not tell which they are): TreeModel.from_booster(..., categorical=[...])"
+        must += (
+            " (the model does not tell which they are: TreeRanker.from_booster takes their names, and saves a folder)"
+        )
         bad_value("categorical", must, [names[column] for column in columns])
     found = {column: texts_of(each, names[column]) for column, each in zip(columns, values, strict=True)}
     for column in split:
