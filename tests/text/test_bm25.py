@@ -266,3 +266,10 @@ def test_bm25s_does_not_start_jax(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "before\nJAX is imported\n"  # by the last statement of the program
+
+
+def test_documents_and_queries_are_texts_with_ids():
+    with pytest.raises(TypeError, match=r"documents must be rankgrad.text.Texts, such as Texts.*; got dict"):
+        BM25Index.build({"d1": "a wing"})
+    with pytest.raises(TypeError, match=r"queries must be rankgrad.text.Texts, such as Texts.*; got str"):
+        BM25Index.build(texts("a wing")).search("wing")

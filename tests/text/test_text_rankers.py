@@ -192,6 +192,10 @@ def test_files_are_those_of_hugging_face(encoder, data, tmp_path):
     model = TheirCross(str(tmp_path / "cross" / "encoder"), device="cpu", max_length=32)
     scores = model.predict([("wing", text) for text in texts], activation_fn=torch.nn.Identity())
     assert np.allclose(scores, cross.score_texts("wing", texts), atol=1e-5)
+    with pytest.raises(TypeError, match="documents must be a list of texts; got one text"):
+        cross.score_texts("wing", texts[0])
+    with pytest.raises(TypeError, match="texts must be a list of texts; got one text"):
+        ranker.encode(texts[0])
 
 
 def test_an_interrupted_save_leaves_a_whole_model(encoder, data, tmp_path):

@@ -54,3 +54,7 @@ else:
     }
     # The first two names are those of version 0.1.0.
     __getattr__ = moved.renamed(__name__, {"load": "load_recipe", "parse": "parse_recipe"}, _MEMBERS)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.atomic_files import hash_of, read_json, write_json
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.metrics.trec import Run
 from rankgrad.text.bm25_tokens import PLURAL, Stemmer, Tokens, stopword_list
 from rankgrad.text.collection import Texts
@@ -62,6 +62,7 @@ class BM25Index:
             tokenizer: function that splits a text into words. With None, words consist of letters, digits and
                 underscores, and case is ignored. In scripts without spaces, each pair of adjacent characters is a word.
         """
+        _check_texts("documents", documents)
         if not len(documents):
             bad_value("documents", "contain at least one document", "none")
         if not 0 <= k1 < float("inf"):
@@ -122,6 +123,7 @@ class BM25Index:
         """
         if k < 1:
             bad_value("k", "be at least 1", k)
+        _check_texts("queries", queries)
         numbers = {each: number for number, each in enumerate(self.ids)}
         run: Run = {}
         for place, query in enumerate(queries.ids):
@@ -187,6 +189,11 @@ class BM25Index:
         engine = _bm25s().BM25.load(path, allow_pickle=False, load_corpus=False, show_progress=False)
         rule = stemmer if about["stemmer"] == CUSTOM else about["stemmer"]
         return BM25Index(tuple(about["ids"]), Tokens(frozenset(about["stopwords"]), rule, tokenizer), engine)
+
+
+def _check_texts(name: str, texts: object) -> None:
+    if not isinstance(texts, Texts):
+        bad_type(name, "be rankgrad.text.Texts, such as Texts(['1'], ['a text'])", type(texts).__name__)
 
 
 def _best(scores: NDArray[np.float32], k: int) -> list[int]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
 from rankgrad.metrics.trec import Run
 from rankgrad.models.protocol import Callback
 from rankgrad.text.bi_encoder import BiEncoder
@@ -109,6 +109,8 @@ class TextRanker:
             query: text of the query.
             documents: texts of the documents.
         """
+        if isinstance(documents, str):
+            bad_type("documents", "be a list of texts", "one text")
         model = self.fitted()
         with torch.inference_mode(), model.precision():
             scores = model.network.eval().score_texts([query] * len(documents), list(documents))
@@ -170,6 +172,8 @@ class BiEncoderRanker(TextRanker):
             texts: texts to encode.
             documents: True for documents, which may be split into passages; False for queries.
         """
+        if isinstance(texts, str):
+            bad_type("texts", "be a list of texts", "one text")
         model = self.fitted()
         assert isinstance(model.network, BiEncoder)
         parts = [np.zeros((0, 0), dtype=np.float32)]
