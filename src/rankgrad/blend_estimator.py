@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.estimator import Ranker
-from rankgrad.estimator_base import RowRanker, row_weights
+from rankgrad.estimator_base import RowRanker, in_order_of, row_weights
 from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
 from rankgrad.models.calibration import read_calibration, write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config
@@ -66,6 +66,10 @@ class Blend(RowRanker):
         for ranker in self.rankers:
             _check_ranker(ranker)
         self.__dict__.pop("model_", None)
+        names = [
+            each.feature_names_in_ for each in self.rankers if getattr(each, "feature_names_in_", None) is not None
+        ]
+        X = in_order_of(X, names[0] if names else None)
         data, rows = super()._lists(X, y, qid, group, reset=True)
         data = _with_caller(data, X, rows)
         weights = None
@@ -91,7 +95,9 @@ class Blend(RowRanker):
         folder = Path(folder)
         for place, ranker in enumerate(self.rankers, 1):
             ranker.save(folder / f"part-{place}")
-        write_blend(folder, self.weights_, {"loss": self.loss, "even": float(self.even)}, None, self.categories_)
+        names = getattr(self, "feature_names_in_", None)
+        names = None if names is None else [*map(str, names)]
+        write_blend(folder, self.weights_, {"loss": self.loss, "even": float(self.even)}, names, self.categories_)
         write_calibration(folder, self.model_.calibration)
 
     @classmethod
@@ -108,8 +114,8 @@ class Blend(RowRanker):
             raise ValueError(
                 f"{Path(folder) / CONFIG} must contain settings of a blend; got the error {error}"
             ) from error
-        made.n_features_in_, made.categories_ = rankers[0].n_features_in_, rankers[0].categories_
         made._take(BlendModel([ranker.model_ for ranker in rankers], weights, settings))
+        made._take_columns(made.model_.feature_names)
         made.model_.calibration = read_calibration(folder)
         return made
 

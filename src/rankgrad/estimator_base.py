@@ -298,7 +298,7 @@ class RowRanker(BaseEstimator):
         `init_model`, if this is not None.
         """
         if reset:
-            X = _in_order_of(X, getattr(init_model, "feature_names", None))
+            X = in_order_of(X, getattr(init_model, "feature_names", None))
             known = getattr(init_model, "categories", None)
             given = getattr(self, "categorical", None)
             self.categories_ = fit_categories(X, given, known) if known else self._find_categories(X)
@@ -399,8 +399,13 @@ def _selected(X: Any, names: Iterable[Any]) -> Any:
     return X.select([*names]) if hasattr(X, "select") else X[[*names]]
 
 
-def _in_order_of(X: Any, names: Sequence[str] | None) -> Any:
-    """Return X with its columns in the order of `names`, if these are the names of its columns."""
+def in_order_of(X: Any, names: Sequence[str] | None) -> Any:
+    """Return X with its columns in the order of `names`, if these are the names of its columns.
+
+    Args:
+        X: array or data frame of an estimator.
+        names: names of columns, or None.
+    """
     columns = column_names(X)
     if names is None or columns is None or columns == [*names] or {*columns} != {*names}:
         return X

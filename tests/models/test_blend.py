@@ -213,8 +213,15 @@ def test_an_estimator_of_a_data_frame_gets_its_columns():
     chosen = make_pipeline(ColumnTransformer([("all", "passthrough", ["clicks", "bm25"])]), LinearRegression())
     both = blend([chosen.fit(table, Y), LinearRegression().fit(table, Y)]).fit(other, VY, qid=VQID)
     assert both.predict(table, QID).shape == Y.shape
-    with pytest.raises(ValueError, match=r"LinearRegression must have the features of X, clicks, age, bm25; got bm25"):
-        blend([LinearRegression().fit(table, Y)]).fit(other[names[::-1]], VY, qid=VQID)
+    line, turned = LinearRegression().fit(table, Y), other[names[::-1]]
+    np.testing.assert_array_equal(
+        blend([line]).fit(turned, VY, qid=VQID).predict(turned, VQID),
+        blend([line]).fit(other, VY, qid=VQID).predict(other, VQID),
+    )
+    with pytest.raises(
+        ValueError, match=r"LinearRegression must have the features of X, bm25, age, clicks; got clicks"
+    ):
+        blend([line, LinearRegression().fit(table[names[::-1]], Y)]).fit(other, VY, qid=VQID)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +288,30 @@ def test_an_estimator_gets_the_rows_of_the_caller(tmp_path):
     assert ours.explain(other, labels, groups, query=groups[0]).contributions.shape == (2,)
     np.testing.assert_array_equal(Blend.load(tmp_path / "both").predict(other, groups), ours.predict(other, groups))
     assert read_model(tmp_path / "both").categories == {1: ("a", "b", "c")}
+
+
+def test_columns_of_a_blend_are_found_by_name(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame, other = pd.DataFrame(X, columns=["a", "b", "c"]), pd.DataFrame(VX, columns=["a", "b", "c"])
+    turned = other[["c", "a", "b"]]
+    members = [Ranker(model="linear", epochs=2, seed=seed).fit(frame, Y, qid=QID) for seed in (0, 1)]
+    both = blend(members).fit(other, VY, qid=VQID)
+    expected = both.predict(other, VQID)
+    np.testing.assert_array_equal(both.predict(turned, VQID), expected)
+    np.testing.assert_array_equal(blend(members).fit(turned, VY, qid=VQID).predict(turned, VQID), expected)
+    both.save(tmp_path / "both")
+    loaded = Blend.load(tmp_path / "both")
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(loaded.predict(turned, VQID), expected)
+    turned.assign(qid=VQID, label=VY).to_csv(tmp_path / "t.csv", index=False)
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "both"), str(tmp_path / "t.csv"), "--regroup"])
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(np.array(done.stdout.split(), dtype=float), expected, atol=1e-5)
+    odd = Ranker(model="linear", epochs=2).fit(frame[["b", "a", "c"]], Y, qid=QID)
+    with pytest.raises(
+        ValueError, match="models of a blend must have the same features in the same order .*; got 'a', "
+    ):
+        blend([members[0], odd]).fit(other, VY, qid=VQID)
 
 
 def test_a_blend_in_a_search_without_query_ids_still_says_so(parts):

@@ -126,3 +126,19 @@ def test_importing_loads_no_framework():
     program = f"{imports}; print([n for n in ('lightgbm', 'xgboost') if n in sys.modules])"
     done = finished(code=program)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("framework", "options"), [("lightgbm", {"boosting": "dart"}), ("xgboost", {"booster": "dart", "rate_drop": 0.5})]
+)
+def test_dart_keeps_all_trees_because_later_trees_change_earlier_ones(framework, options):
+    """The metric of fewer trees was that of another model."""
+    pytest.importorskip(framework)
+    rng = np.random.default_rng(0)
+    x, qid = rng.normal(size=(400, 4)), np.repeat(np.arange(40), 10)
+    y = (x[:, 0] + rng.normal(size=400) > 0.5) * 2
+    ranker = TreeRanker(framework, trees=25, patience=3, threads=1, **options)
+    ranker.fit(x[:300], y[:300], qid=qid[:300], eval_set=(x[300:], y[300:]), eval_qid=qid[300:])
+    assert ranker.best_trees_ == len(ranker.history_) == 25
+    kept = ranker.model_.metrics["validation"]["nDCG@10"]
+    assert ranker.score(x[300:], y[300:], qid=qid[300:]) == pytest.approx(kept, abs=1e-6)

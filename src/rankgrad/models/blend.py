@@ -16,6 +16,7 @@ from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.dataset import Categories
+from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config, read_metrics, write_config, write_metrics
@@ -46,6 +47,13 @@ class BlendModel(TrainedModel):
         if any((model.categories or None) != (self.categories or None) for model in self.models):
             must = "have the same categories of each feature (train them on the same data frame or file)"
             bad_value("models of a blend", must, "models with different categories")
+        known = [names for model in self.models if (names := getattr(model, "feature_names", None)) is not None]
+        if len({*known}) > 1:
+            other = next(names for names in known if names != known[0])
+            must = "have the same features in the same order (train one of them on columns in the order of the other)"
+            bad_value("models of a blend", must, f"{some(known[0])} and {some(other)}")
+        if self.feature_names is None and known:
+            self.feature_names = known[0]
 
     @property
     def takes_missing(self) -> bool:

@@ -33,7 +33,7 @@ from rankgrad.trees.checkpoint import TreeCheckpoint, facts_of
 from rankgrad.trees.frameworks import FRAMEWORK_CLASSES, BoostingTask, GrownTrees, Weights
 from rankgrad.trees.model import FILES, TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
-from rankgrad.trees.parameters import in_segments, seed_of
+from rankgrad.trees.parameters import drops_trees, in_segments, seed_of
 from rankgrad.trees.validation import TreeValidator, validation_metric
 
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
@@ -81,6 +81,8 @@ def boost(
     init_model: TreeModel | None = None,
 ) -> TreeModel:
     """Train boosted trees, and return the model. With validation lists, keep the best number of trees.
+
+    DART changes earlier trees with each new tree. So with DART, all trees are kept, and the run does not stop early.
 
     Args:
         spec: settings of the run.
@@ -177,6 +179,7 @@ class _BoostingRun:
         task = BoostingTask(data, validation, weights, spec.native, derivatives, spec.params, spec.seed, spec.threads)
         self.framework = FRAMEWORK_CLASSES[spec.framework](task)
         self.segmented = in_segments(spec.params, spec.framework)
+        self.rescales = drops_trees(spec.params, spec.framework)  # then fewer trees are another model than before
         self.size = SEGMENT if self.segmented else spec.trees
         self.grown: GrownTrees = self.framework.start(init_model)
         self.before = 0 if init_model is None else init_model.rounds
@@ -270,11 +273,16 @@ class _BoostingRun:
     def _stale(self) -> bool:
         """Return True if the last `patience` trees have not improved the metric."""
         patience, validator = self.spec.patience, self.validator
-        return patience is not None and validator is not None and len(validator.values) - validator.best >= patience
+        return (
+            not self.rescales
+            and patience is not None
+            and validator is not None
+            and len(validator.values) - validator.best >= patience
+        )
 
     def _model(self) -> TreeModel:
         spec, validator = self.spec, self.validator
-        kept = len(self.history) if validator is None else validator.best
+        kept = len(self.history) if validator is None or self.rescales else validator.best
         metrics: dict[str, Any] = {"trees": kept}
         if validator is not None and kept:
             metrics["validation"] = {validator.name: validator.values[kept - 1]}

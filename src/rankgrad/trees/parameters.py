@@ -167,6 +167,17 @@ def in_segments(params: dict[str, Any], framework: str) -> bool:
     return all(value in plain[names[name]] for name, value in params.items() if name in names)
 
 
+def drops_trees(params: dict[str, Any], framework: str) -> bool:
+    """Return True if the parameters choose DART, which drops and rescales earlier trees.
+
+    Args:
+        params: parameters of the framework.
+        framework: `"lightgbm"` or `"xgboost"`.
+    """
+    names = aliases("boosting") if framework == "lightgbm" else {"booster"}
+    return any(params.get(name) == "dart" for name in names)
+
+
 def aliases(name: str) -> set[str]:
     """Return the name and all aliases of a parameter of LightGBM.
 
