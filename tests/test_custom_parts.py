@@ -143,6 +143,7 @@ def keras_order(y_true, y_pred):
     [
         (labels_first, r"loss must be .*in this order.*; got .*labels_first\(labels, scores\)"),
         (keras_order, r"loss must be .*in this order.*; got .*keras_order\(y_true, y_pred\)"),
+        (lambda y, s: s.sum(), r"loss must be .*in this order.*\(y, s\)"),
         (two_values, r"list: shape \(\) for scores of shape \((\d+),\); got shape \(\1,\) from own:.*two_values"),
         (lambda scores, labels, mask: scores, r"per list: shape \(8,\), or \(\) for the mean, for scores of"),
         (lambda scores, labels, offsets: scores.sum(), r"value per list: shape \(8,\) for .*; got shape \(\)"),

@@ -256,6 +256,10 @@ def test_scores_and_labels_in_the_wrong_order_are_told():
     grades, scores = torch.tensor([[2, 0, 1]]), torch.tensor([[0.5, -0.5, 0.1]], requires_grad=True)
     with pytest.raises(ValueError, match=r"labels must be at least 0; got -0\.5; are scores and labels swapped\?"):
         losses.softmax(grades.float(), scores.detach())
+    with pytest.warns(UserWarning, match="labels require a gradient, but scores do not: are they swapped"):
+        losses.softmax(grades.float(), scores.square())
+    with pytest.raises(TypeError, match=r"got lists of different lengths \(join them and give offsets, or pad them"):
+        losses.softmax([[1.0, 2.0], [1.0]], [[1, 0], [1]])
     with pytest.raises(TypeError, match=r"scores must be floating-point .*\(are they swapped\?\); got integers"):
         losses.mse(grades, scores)
 

@@ -55,7 +55,8 @@ else:
             return getattr(importlib.import_module(_MEMBERS[name]), name)
         if name in __all__:
             return importlib.import_module(f"rankgrad.{name}")
-        raise AttributeError(f"module 'rankgrad' has no attribute {name!r}")
+        hint = "; use rankgrad.trees.TreeRanker" if name == "TreeRanker" else ""
+        raise AttributeError(f"module 'rankgrad' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

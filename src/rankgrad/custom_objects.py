@@ -16,7 +16,7 @@ from rankgrad.errors import bad_type, bad_value
 CUSTOM_PREFIX = "own:"  # first characters of the description of a custom object
 # Usual names of the arguments of losses and metrics, also in packages that take the labels first.
 _LABELS = {"label", "labels", "y_true", "target", "targets", "relevance", "relevances", "ground_truth"}
-_SCORES = {"score", "scores", "y_score", "y_pred", "pred", "preds", "prediction", "predictions", "logits"}
+_SCORES = {"s", "p", "score", "scores", "y_score", "y_pred", "pred", "preds", "prediction", "predictions", "logits"}
 _LONGEST = 300  # maximum number of characters of a description
 
 

@@ -61,7 +61,7 @@ def _with_hints(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fit)
     def checked(self: Any, *arguments: Any, **options: Any) -> Any:
-        for name in options.keys() - known.keys():
+        for name in sorted(options.keys() - known.keys()):
             if name in _FIT:
                 bad_type(name, f"be given as {_FIT[name]}", f"the argument {name} of fit")
             bad_type("arguments of fit", f"be among {', '.join([*known][1:])}", mistyped(name, known))

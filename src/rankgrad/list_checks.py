@@ -60,6 +60,12 @@ def wrong_shape(name: str, value: Tensor, scores: Tensor, offsets: Any = None) -
     bad_value(name, f"have the shape of scores, {tuple(scores.shape)}", f"{tuple(value.shape)}{hint and '; ' + hint}")
 
 
+def warn_of_gradient_of_labels() -> None:
+    """Warn that labels require a gradient and scores do not; PyTorch cannot compile a warning."""
+    if not torch.compiler.is_compiling():
+        warn_caller("labels require a gradient, but scores do not: are they swapped? The order is (scores, labels)")
+
+
 def warn_of_single_documents(scores: Tensor) -> None:
     """Warn if scores `(n, 1)` without a mask are n lists of one document; Python shows this warning once per line."""
     if torch.compiler.is_compiling() or scores.dim() < 2 or scores.shape[-1] != 1 or scores.numel() < 2:

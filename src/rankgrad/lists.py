@@ -18,6 +18,7 @@ from rankgrad.list_checks import (
     check_labels,
     check_offsets,
     check_weights,
+    warn_of_gradient_of_labels,
     warn_of_single_documents,
     wrong_shape,
 )
@@ -157,6 +158,8 @@ def as_lists(
     labels = _aligned("labels", labels, scores, offsets)
     if integers and labels.requires_grad:
         bad_type("scores", "be floating-point numbers if labels have a gradient (are they swapped?)", "integers")
+    if labels.requires_grad and not scores.requires_grad and torch.is_grad_enabled():
+        warn_of_gradient_of_labels()
     weights = None if weights is None else _aligned("weights", weights, scores, offsets)
     if offsets is not None:
         offsets = _offsets(offsets, scores)
@@ -299,7 +302,9 @@ def as_tensor(name: str, value: Any) -> Tensor:
             value = value.astype(value.dtype.newbyteorder("="), order="C")
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
-        bad_type(name, "be a tensor or an array of numbers", _type_name(value))
+        ragged = isinstance(value, list | tuple) and len({len(each) for each in value if hasattr(each, "__len__")}) > 1
+        hint = "lists of different lengths (join them and give offsets, or pad them and give a mask)"
+        bad_type(name, "be a tensor or an array of numbers", hint if ragged else _type_name(value))
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> bool:

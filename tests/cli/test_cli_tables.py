@@ -173,6 +173,14 @@ def test_a_column_option_replaces_only_its_own_recorded_column(trained, tmp_path
     assert out.read_text().startswith("qid,docid,score\n")
 
 
+def test_features_cannot_be_dropped(trained):
+    data = trained.folder / "train.parquet"
+    with pytest.raises(ValueError, match=r"drop must not contain a feature that the model needs or .*; got 'age'"):
+        rankgrad("evaluate", trained.model, "--data", data, "--drop", "age")
+    with pytest.raises(ValueError, match=r"drop must not contain a feature .* that features names; got 'age'"):
+        rankgrad("inspect", data, "--label", "stars", "--query", "search", "--features", "age", "--drop", "age")
+
+
 def test_predict_ignores_labels_that_are_text(trained, tmp_path):
     words = pa.array(["good"] * len(trained.table))
     table = trained.table.set_column(trained.table.column_names.index("stars"), "stars", words)

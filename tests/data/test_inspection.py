@@ -150,6 +150,17 @@ def test_labels_that_teach_nothing(data):
     assert only(inspect(large), "large labels").severity == "warning"
 
 
+def test_features_with_names_are_named():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)).astype(np.float32)
+    labels = (x[:, 1] > 0).astype(np.float32)
+    x[5, 2] = 2e30
+    data = Dataset(x, labels, np.arange(0, 401, 10), np.arange(40), feature_names=("bm25", "clicks", "price"))
+    seen = inspect(data)
+    assert only(seen, "label given away").what.startswith("Feature 'clicks' alone puts 100.0% of ")
+    assert only(seen, "missing fills").what.startswith("Feature 'price' has values beyond 1e30")
+
+
 def test_lists_that_teach_nothing():
     x = np.arange(9, dtype=np.float32)[:, None]
     labels = np.array([0, 0, 2, 2, 1, 0, 1, 0, 0], dtype=np.float32)

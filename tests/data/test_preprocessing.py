@@ -186,3 +186,11 @@ def test_misuse(train):
         Preprocessing.parse("standardise_per_query").transform(train.features)
     with pytest.raises(ValueError, match="dataset must contain at least one document; got none"):
         Preprocessing.parse("standardise").fit(dataset(np.zeros((0, 2)), [0]))
+
+
+def test_huge_values_that_hide_all_others_are_told():
+    x = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    x[:3, 1] = 1e30
+    data = Dataset(x, np.zeros(50, np.float32), np.array([0, 50]), np.arange(1))
+    with pytest.warns(UserWarning, match=r"1 feature\(s\), the first of them number 2, contain huge values"):
+        Preprocessing.parse("standardise").fit(data)

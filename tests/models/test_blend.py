@@ -309,7 +309,7 @@ def test_columns_of_a_blend_are_found_by_name(tmp_path):
     np.testing.assert_allclose(np.array(done.stdout.split(), dtype=float), expected, atol=1e-5)
     odd = Ranker(model="linear", epochs=2).fit(frame[["b", "a", "c"]], Y, qid=QID)
     with pytest.raises(
-        ValueError, match="models of a blend must have the same features in the same order .*; got 'a', "
+        ValueError, match=r"models of a blend must have the same features in the same order .*; got 'a', "
     ):
         blend([members[0], odd]).fit(other, VY, qid=VQID)
 

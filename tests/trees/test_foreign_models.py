@@ -419,3 +419,14 @@ def test_names_that_lightgbm_changed_can_be_given(tmp_path):
 def test_trees_are_not_moved_to_a_gpu_by_the_option_of_networks(tmp_path):
     with pytest.raises(ValueError, match=r"device must be auto or cpu for lightgbm .*device_type=gpu\); got 'cuda'"):
         rg.models.kind_of("lightgbm").read({"device": "cuda"})
+
+
+def test_the_text_of_a_model_is_read_and_other_sources_are_explained(tmp_path):
+    booster = foreign("lightgbm")
+    expected = np.float32(booster.predict(SORTED, raw_score=True))
+    np.testing.assert_array_equal(TreeModel.from_booster(booster.model_to_string()).score(SORTED), expected)
+    with pytest.raises(ValueError, match=r"TreeRanker.load reads a folder\); got a folder"):
+        TreeModel.from_booster(tmp_path)
+    foreign("xgboost").save_model(tmp_path / "m.ubj")
+    with pytest.raises(ValueError, match=r"save_model.'model.json'. writes one, also from a UBJ file"):
+        TreeModel.from_booster(tmp_path / "m.ubj")

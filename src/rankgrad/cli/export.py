@@ -28,12 +28,13 @@ def export(
 
     Example: `rankgrad export runs/a model.onnx`
     """
+    from rankgrad.cli.data_source import telling
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.shared_options import one_line
     from rankgrad.models.protocol import EXPORT_TOLERANCE
     from rankgrad.models.registry import load
 
-    with one_line(ArithmeticError, effect=f"{out} was not written"):
+    with one_line(ArithmeticError, effect=f"{out} was not written"), telling():
         done = load(model).export(out, format=format)
     if as_json:
         found = {"file": out, "format": done.format, "bytes": done.path.stat().st_size, "engine": done.engine}

@@ -52,7 +52,7 @@ def _switch(name: str, help: str) -> tuple[Any, Any]:
     return Annotated[bool, typer.Option(f"--{name}", help=help)], Annotated[bool, after]
 
 
-Quiet, _quiet = _switch("quiet", "Print only results, warnings and errors.")
+Quiet, _quiet = _switch("quiet", "Print only warnings, errors and the results of commands that measure, list or score.")
 Verbose, _verbose = _switch("verbose", "Also print details: versions, settings, times.")
 Debug, _debug = _switch("debug", "Print the traceback of an error.")
 _IMPORT: dict[str, Any] = {"help": "Module that registers a kind of ranker; repeatable.", "metavar": "<str>"}

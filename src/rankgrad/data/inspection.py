@@ -92,7 +92,7 @@ def _findings(parts: dict[str, Dataset], scans: dict[str, Scan]) -> Iterator[Fin
     first = next(iter(parts))
     if len(parts[first].labels):
         yield from missing_findings(parts[first], scans[first], first)
-        yield from feature_findings(scans[first], first)
+        yield from feature_findings(scans[first], first, parts[first].feature_names)
     widths = {name: part.features.shape[1] for name, part in parts.items()}
     if len(set(widths.values())) > 1:
         what = f"The splits have {', '.join(f'{width} features ({name})' for name, width in widths.items())}."

@@ -105,18 +105,18 @@ def missing_findings(data: Dataset, scan: Scan, where: str) -> Iterator[Finding]
         yield Finding("error", "not finite", where, what, do)
 
 
-def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
+def feature_findings(scan: Scan, where: str, names: Sequence[str] | None) -> Iterator[Finding]:
     """Yield findings about features of a split that are useless, reveal the label, or need preprocessing."""
     width = len(scan.low)
     constant = np.flatnonzero(scan.low == scan.high)
     if len(constant):
-        what = f"{_features(constant)} {_are(constant)} constant."
+        what = f"{_features(constant, names)} {_are(constant)} constant."
         yield Finding(
             "note", "constant features", where, what, "Remove or keep these features: standardising makes them 0."
         )
     copies = _copies(scan, set(constant.tolist()))
     if copies:
-        shown = "; ".join(" = ".join(str(j + 1) for j in group) for group in copies[:5])
+        shown = "; ".join(" = ".join(_named(j, names) for j in group) for group in copies[:5])
         more = f" and {len(copies) - 5} more groups" if len(copies) > 5 else ""
         what = f"Features are copies of each other: {shown}{more}."
         yield Finding("note", "duplicate features", where, what, "Keep one of each group: a copy adds no information.")
@@ -124,18 +124,20 @@ def feature_findings(scan: Scan, where: str) -> Iterator[Finding]:
     for j in np.flatnonzero(strength >= _POSSIBLE_LEAK) if scan.pairs >= 100 else []:
         certain = strength[j] >= _LEAK
         order = "the order" if scan.agreement[j] > 0.5 else "the reverse order"
-        what = f"Feature {j + 1} alone puts {strength[j]:.1%} of {scan.pairs:,} pairs in {order} of their labels."
+        pairs = f"{strength[j]:.1%} of {scan.pairs:,} pairs"
+        what = f"Feature {_named(int(j), names)} alone puts {pairs} in {order} of their labels."
         do = "If the feature is computed from the label, or is known only after the label, remove the feature."
         yield Finding("error" if certain else "warning", "label given away", where, what, do)
     filled = [j for j in range(width) if _has_fill(scan, j)]
     if filled:
-        what = f"{_features(filled)} {_have(filled)} only one distinct negative value, which may mark missing values."
+        only = "only one distinct negative value, which may mark missing values"
+        what = f"{_features(filled, names)} {_have(filled)} {only}."
         do = "Replace this value by 0 or by the mean before you standardise."
         yield Finding("warning", "missing fills", where, what, do)
     sound = scan.infinite == 0
     huge = np.flatnonzero(sound & (np.maximum(np.abs(scan.low), np.abs(scan.high)) >= 1e30))
     if len(huge):
-        what = f"{_features(huge)} {_have(huge)} values beyond 1e30, which may mark missing values."
+        what = f"{_features(huge, names)} {_have(huge)} values beyond 1e30, which may mark missing values."
         do = "Replace these values. Otherwise standardising makes all other values nearly equal."
         yield Finding("warning", "missing fills", where, what, do)
     heavy = [j for j in range(width) if _is_heavy(scan, j)]
@@ -208,8 +210,12 @@ def _is_heavy(scan: Scan, j: int) -> bool:
     return len(size) > 20 and bool(size.max() > 1_000 * np.median(size))
 
 
-def _features(columns: Sequence[int] | np.ndarray) -> str:
-    return f"{'Feature' if len(columns) == 1 else 'Features'} {_some([int(j) + 1 for j in columns])}"
+def _features(columns: Sequence[int] | np.ndarray, names: Sequence[str] | None) -> str:
+    return f"{'Feature' if len(columns) == 1 else 'Features'} {_some([_named(int(j), names) for j in columns])}"
+
+
+def _named(column: int, names: Sequence[str] | None) -> str:
+    return str(column + 1) if names is None else repr(names[column])
 
 
 def _are(columns: Sequence[int] | np.ndarray) -> str:

@@ -46,7 +46,9 @@ def read_foreign(
             booster of LightGBM. With None, they are found in the model.
     """
     zero_missing, of_estimator = False, False
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, str) and source.startswith("tree\n"):
+        name, content, framework = "the text", source.encode(), "lightgbm"
+    elif isinstance(source, str | os.PathLike):
         name, (content, framework) = str(source), _read(Path(source))
     else:
         booster, framework = booster_of(source)
@@ -144,6 +146,8 @@ def names_of(booster: Any, framework: str) -> tuple[str, ...] | None:
 
 def _read(path: Path) -> tuple[bytes, str]:
     """Return the content of a model file, and the name of its framework."""
+    if path.is_dir():
+        bad_value(str(path), "be a model file of LightGBM or XGBoost (TreeRanker.load reads a folder)", "a folder")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected a model of LightGBM or XGBoost")
     content = path.read_bytes()
@@ -151,7 +155,10 @@ def _read(path: Path) -> tuple[bytes, str]:
         return content, "lightgbm"
     if re.match(rb'\s*\{\s*"', content):
         return content, "xgboost"
-    must = "be a text file of LightGBM or a JSON file of XGBoost (write it with save_model('model.json'))"
+    must = (
+        "be a text file of LightGBM or a JSON file of XGBoost (Booster(model_file=...).save_model('model.json') writes "
+    )
+    must += "one, also from a UBJ file)"
     bad_value(str(path), must, repr(content[:20]))
 
 

@@ -13,11 +13,12 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, one_of, warn_caller
 from rankgrad.spec import show
 
 Array: TypeAlias = Any  # NDArray[np.float32] or torch.Tensor, (..., f)
 _LARGEST = float(np.finfo(np.float32).max)
+_HUGE = 1e20  # standard deviation of a feature that contains other values than measurements
 
 
 def is_tensor(x: Any) -> bool:
@@ -78,6 +79,12 @@ class Standardise(PreprocessingStep):
             bad_value("dataset", "contain at least one document", "none")
         spread = np.sqrt(np.asarray(squares) / count)
         varies = np.asarray(high) > np.asarray(low)
+        if len(huge := np.flatnonzero(spread > _HUGE)):
+            told = f"{len(huge)} feature(s), the first of them number {huge[0] + 1}, contain huge values"
+            advice = (
+                "standardising makes their other values nearly equal (replace such values, or preprocess with log1p)"
+            )
+            warn_caller(f"{told}: {advice}")
         inverse = np.minimum(np.divide(1, spread, out=np.zeros_like(spread), where=varies & (spread > 0)), _LARGEST)
         return replace(self, mean=np.asarray(mean).astype(np.float32), inverse=inverse.astype(np.float32))
 

@@ -119,6 +119,8 @@ def choose(
         chosen = _matching("features", given.features, numeric)
         exact = {name for name in given.features if name in numeric}
         features = [column for column in chosen if column in exact or column in free]
+    if both := [column for column in features if column in dropped and column not in partitions]:
+        bad_value("drop", "not contain a feature that the model needs or that features names", some(both))
     if not features:
         bad_value("features", "contain at least one numeric column", f"none among {some(list(numeric))}")
     if text := [column for column in features if not numeric[column]]:
