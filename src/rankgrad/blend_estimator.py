@@ -16,6 +16,7 @@ from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.estimator import Ranker
 from rankgrad.estimator_base import RowRanker, in_order_of, row_weights
+from rankgrad.models.aligned_model import aligned
 from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
 from rankgrad.models.calibration import read_calibration, write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config
@@ -121,8 +122,8 @@ class Blend(RowRanker):
 
     def _find_categories(self, X: Any) -> Categories | None:
         """Return the categories of the fitted rankers in the blend, or of X if all rankers are other estimators."""
-        ours = [ranker for ranker in self.rankers if isinstance(ranker, RowRanker)]
-        return ours[0].categories_ if ours else super()._find_categories(X)
+        ours = [ranker.model_ for ranker in self.rankers if isinstance(ranker, RowRanker)]
+        return aligned(ours)[0].categories if ours else super()._find_categories(X)
 
     def _lists(self, X: Any, *labels: Any, **options: Any) -> tuple[Dataset, NDArray[np.int64]]:
         data, rows = super()._lists(X, *labels, **options)

@@ -26,7 +26,7 @@ from rankgrad.data.frame_categories import check_labels, column_names, encode_ca
 from rankgrad.data.frames import row_ids
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
-from rankgrad.data.tables.errors import some
+from rankgrad.data.tables.errors import blanks_of_lightgbm, some
 from rankgrad.errors import bad_type, bad_value, mistyped
 from rankgrad.metrics import ndcg
 from rankgrad.models.calibration import calibration_of, read_calibration
@@ -351,7 +351,11 @@ class RowRanker(BaseEstimator):
             return X
         given = {*columns}
         if missing := [name for name in names if name not in given]:
-            bad_value("X", f"have the {len(names)} columns of `fit`", f"no column {some(missing)}")
+            bad_value(
+                "X",
+                f"have the {len(names)} columns of `fit`",
+                f"no column {some(missing)}{blanks_of_lightgbm(missing, given)}",
+            )
         if extra := [name for name in columns if name not in {*names}]:
             warnings.warn(f"X has columns that the ranker does not use: {some(extra)}", stacklevel=4)
         return _selected(X, names)

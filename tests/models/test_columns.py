@@ -346,8 +346,21 @@ def test_a_blend_of_rankers_with_categories(tmp_path):
     assert load(tmp_path / "blend").categories == {FEATURES: ("ant", "bee", "cat", "dog", "eel", "fox")}
     few = SHOP != "fox"
     other = network(categorical=["shop"]).fit(FRAME[few], Y[few], qid=QID[few])
-    with pytest.raises(ValueError, match="models of a blend must have the same categories of each feature"):
-        rg.blend([both.rankers[0], other]).fit(TYPED, Y, qid=QID)
+    for members in ([both.rankers[0], other], [other, both.rankers[0]]):  # each encodes its own categories
+        mixed = rg.blend(members).fit(TYPED, Y, qid=QID)
+        found, parts = mixed.predict(TYPED, qid=QID), np.stack([each.predict(TYPED) for each in members], axis=1)
+        for query in np.unique(QID)[:5]:
+            rows = query == QID
+            scaled = (parts[rows] - parts[rows].mean(0)) / parts[rows].std(0)
+            np.testing.assert_allclose(found[rows], scaled @ mixed.weights_, atol=1e-4)
+        mixed.save(tmp_path / f"mixed-{len(members[0].categories_[FEATURES])}")
+    loaded = load(tmp_path / "mixed-5")
+    assert sorted(loaded.categories[FEATURES]) == ["ant", "bee", "cat", "dog", "eel", "fox"]
+    table = rg.data.from_frame(FRAME.assign(qid=QID, label=Y), categorical=["shop"])
+    np.testing.assert_allclose(loaded.score_lists(table), found, atol=1e-5)
+    numbers = network().fit(FRAME.assign(shop=np.arange(len(FRAME)) % 3), Y, qid=QID)
+    with pytest.raises(ValueError, match="models of a blend must all have the same categorical features; got feature"):
+        rg.blend([both.rankers[0], numbers]).fit(TYPED, Y, qid=QID)
     data = rg.data.from_frame(FRAME.assign(qid=QID, label=Y), categorical=["shop"])
     np.testing.assert_allclose(load(tmp_path / "blend").score_lists(data), expected, atol=1e-6)
     # Lists with other codes for the same categories give the same weights.

@@ -412,6 +412,13 @@ def test_names_that_lightgbm_changed_can_be_given(tmp_path):
     np.testing.assert_array_equal(ranker.predict(table[table.columns[::-1]]), expected)
     ranker.save(tmp_path)
     np.testing.assert_array_equal(TreeRanker.load(tmp_path).predict(table[table.columns[::-1]]), expected)
+    told = "no column 'unit_price'.*LightGBM writes _ for a blank: give TreeRanker.from_booster the feature_names"
+    with pytest.raises(ValueError, match=told):
+        TreeRanker.from_booster(booster).predict(table)
+    booster.save_model(tmp_path / "old.txt")
+    table.assign(label=LABELS, qid=np.repeat(np.arange(len(SIZES)), SIZES)).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match=told):
+        command("predict", tmp_path / "old.txt", tmp_path / "t.csv")
     with pytest.raises(ValueError, match="feature_names must be 4 names, one per feature of the model; got 2"):
         TreeRanker.from_booster(booster, feature_names=["a", "b"])
 

@@ -115,6 +115,8 @@ def xe_ndcg(
     """
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, weights=weights, lowest_label=0)
     if isinstance(gamma, (int, float)):
+        if not 0 <= gamma <= 1:
+            bad_value("gamma", "be from 0 to 1", gamma)
         if (loss := fused("xe_ndcg", lists, reduction, ListwiseOptions(gamma=gamma))) is not None:
             return loss
         gammas: Tensor | float = gamma

@@ -38,7 +38,8 @@ def smooth_ndcg(
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; the cost is k softmaxes over the list. With None, all ranks count.
-        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`, which subtracts the smallest score of each
+            list. alpha = 1 is very soft, so tune alpha.
 
     Example:
         >>> smooth_ndcg(torch.tensor([[2., 1., 3.]]), torch.tensor([[1., 0., 0.]]))
@@ -83,7 +84,8 @@ def smooth_precision(
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff and divisor; the cost is k softmaxes over the list.
-        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`, which subtracts the smallest score of each
+            list. alpha = 1 is very soft, so tune alpha.
         threshold: t; a document is relevant if its label is above this value.
 
     Example:
@@ -124,7 +126,8 @@ def smooth_ap(
     Args:
         scores, labels, mask, offsets, reduction: the lists and the reduction; see `rankgrad.losses`.
         k: cutoff; the cost is k softmaxes over the list. With None, all ranks count.
-        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`. alpha = 1 is very soft, so tune alpha.
+        alpha, delta, stop_gradient: options of `rankgrad.relax.smoothi`, which subtracts the smallest score of each
+            list. alpha = 1 is very soft, so tune alpha.
         threshold: t; a document is relevant if its label is above this value.
 
     Example:

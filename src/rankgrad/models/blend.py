@@ -16,8 +16,8 @@ from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.dataset import Categories
-from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_value
+from rankgrad.models.aligned_model import aligned
 from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config, read_metrics, write_config, write_metrics
 from rankgrad.models.protocol import Callback, Contributions, Exported, Listing, RankerKind, TrainedModel
@@ -43,17 +43,11 @@ class BlendModel(TrainedModel):
     features: int = field(init=False)  # number of features
 
     def __post_init__(self) -> None:
+        self.models = aligned(self.models)
         self.features, self.categories = int(self.models[0].features), self.models[0].categories
-        if any((model.categories or None) != (self.categories or None) for model in self.models):
-            must = "have the same categories of each feature (train them on the same data frame or file)"
-            bad_value("models of a blend", must, "models with different categories")
-        known = [names for model in self.models if (names := getattr(model, "feature_names", None)) is not None]
-        if len({*known}) > 1:
-            other = next(names for names in known if names != known[0])
-            must = "have the same features in the same order (train one of them on columns in the order of the other)"
-            bad_value("models of a blend", must, f"{some(known[0])} and {some(other)}")
-        if self.feature_names is None and known:
-            self.feature_names = known[0]
+        if self.feature_names is None:
+            known = (getattr(model, "feature_names", None) for model in self.models)
+            self.feature_names = next((names for names in known if names is not None), None)
 
     @property
     def takes_missing(self) -> bool:
@@ -195,6 +189,7 @@ class BlendKind(RankerKind):
         models = [load(part) for part in known["parts"]]
         loss = check_blend_loss(known["loss"], known["even"])
         data = (train if validation is None else validation).without_numbers()
+        models = aligned(models)
         data = recode(data.select_features(models[0].feature_names), models[0].categories)
         model = fit_weights(models, data, loss, known["even"])
         if out is not None:
@@ -254,8 +249,9 @@ def fit_weights(
     """Fit the weights of a blend, and return the blend as a model.
 
     Args:
-        models: trained models, all with the same features.
-        data: lists on which no model was trained.
+        models: trained models. All have the features of the lists.
+        data: lists on which no model was trained, with the order of features of the first model, and with the
+            categories of all models; see `aligned`.
         loss: loss that the weights of the blend minimise.
         even: strength of the preference for equal weights.
         weights: weights of the documents, `(documents,)`, for losses that use such weights.
@@ -267,6 +263,7 @@ def fit_weights(
             f"all have {data.features.shape[1]} features, the number of features in the lists",
             f"rankers with these numbers of features: {', '.join(map(str, sorted(wanted)))}",
         )
+    models = aligned(models)
     lists = {"offsets": torch.from_numpy(np.array(data.offsets, dtype=np.int64))}
     if weights is not None:
         lists["weights"] = torch.from_numpy(weights)

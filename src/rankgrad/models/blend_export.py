@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import naming, writing_output
 from rankgrad.errors import bad_value, one_of
+from rankgrad.models.aligned_model import AlignedModel
 from rankgrad.models.protocol import Exported, TrainedModel
 from rankgrad.training import export as network_export
 from rankgrad.training.export import (
@@ -137,6 +138,9 @@ class _BlendGraph:
         """
         if isinstance(model, self.kind):
             return self.add_blend(model, f"{place}/")
+        if isinstance(model, AlignedModel):
+            must = "have the categories and the order of features of the first model, so that the blend can be exported"
+            bad_value(place, must, "others")
         if not isinstance(model, Model | TreeModel):
             got = type(getattr(model, "estimator", model)).__name__
             bad_value(place, "be a network, LightGBM, XGBoost or a blend, so that the blend can be exported", got)

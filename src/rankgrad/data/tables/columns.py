@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from rankgrad.data.tables.errors import some
+from rankgrad.data.tables.errors import blanks_of_lightgbm, some
 from rankgrad.errors import bad_type, bad_value, mistyped
 
 # Names of columns that are found without being given, in upper or lower case.
@@ -167,6 +167,6 @@ def _matching(role: str, patterns: Sequence[str], columns: Iterable[str]) -> lis
 def _of_model(model: Sequence[str], columns: Iterable[str]) -> list[str]:
     names = set(columns)
     if missing := [name for name in model if name not in names]:
-        got = f"no column {some(missing)}, but the columns {some(list(columns))}"
+        got = f"no column {some(missing)}, but the columns {some(list(columns))}{blanks_of_lightgbm(missing, columns)}"
         bad_value("the table", f"have the {len(model)} features of the model as columns", got)
     return list(model)

@@ -1,6 +1,6 @@
 """The error about a bad row or column in a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,18 @@ def some(names: Sequence[Any], most: int = 5) -> str:
     """Return the first (column) names as text for a message, followed by the number of the other names."""
     shown = ", ".join(map(repr, names[:most]))
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def blanks_of_lightgbm(missing: Sequence[Any], given: Iterable[Any]) -> str:
+    """Return a hint if LightGBM has replaced the blanks in names of columns by `_`, otherwise no text.
+
+    Args:
+        missing: names that a model needs, and that the data does not have.
+        given: names of the columns of the data.
+    """
+    changed = {str(name).replace(" ", "_") for name in given if " " in str(name)}
+    hint = " (LightGBM writes _ for a blank: give TreeRanker.from_booster the feature_names, and save the ranker)"
+    return hint if any(name in changed for name in missing) else ""
 
 
 def warn_infinite(where: str, counts: Mapping[str, int]) -> None:
