@@ -173,6 +173,19 @@ def test_a_column_option_replaces_only_its_own_recorded_column(trained, tmp_path
     assert out.read_text().startswith("qid,docid,score\n")
 
 
+def test_evaluate_says_that_the_model_was_trained_on_the_lists(trained):
+    done = finished("evaluate", trained.model, "--data", trained.folder / "train.parquet")
+    assert "warning: the model was trained on these lists, so these values are higher than on new lists" in done.stderr
+
+
+def test_columns_of_text_have_advice(trained, tmp_path):
+    table = trained.table.append_column("size", pa.array(["0,5"] * len(trained.table)))
+    csv.write_csv(table, tmp_path / "t.csv")
+    done = finished("inspect", tmp_path / "t.csv", *trained.options)
+    told = "not features: 'size' (to use categories, set --categorical; replace dates, and numbers with a decimal comma"
+    assert told in " ".join(done.stdout.split())
+
+
 def test_features_cannot_be_dropped(trained):
     data = trained.folder / "train.parquet"
     with pytest.raises(ValueError, match=r"drop must not contain a feature that the model needs or .*; got 'age'"):

@@ -348,3 +348,8 @@ def test_a_score_that_is_no_number_shows_in_its_own_list_only(name, chosen):
         with backend(chosen):
             values = loss(scores, labels, reduction="none", **options)
         assert values.isnan().tolist() == [False, True, False]
+
+
+def test_smooth_precision_needs_a_cutoff():
+    with pytest.raises(TypeError, match="k must be an integer; got None"):
+        losses.smooth_precision(torch.zeros(1, 3), torch.tensor([[1, 0, 0]]), k=None)

@@ -59,7 +59,8 @@ def test_a_model_file_is_a_ranker_that_finds_columns_by_name(framework, tmp_path
     np.testing.assert_allclose(ranker.predict(frame()[NAMES[::-1]]), expected, rtol=1e-6)
     assert ranker.framework == framework
     np.testing.assert_allclose(load(path).score(SORTED), expected, rtol=1e-6)
-    more = quick(framework, trees=3).fit(frame(), LABELS, group=SIZES, init_model=booster)
+    with pytest.warns(UserWarning, match="init_model may have been trained on them: give eval_set, or set holdout=0"):
+        more = quick(framework, trees=3).fit(frame(), LABELS, group=SIZES, init_model=booster)
     assert more.model_.rounds == 12 + more.best_trees_
 
 

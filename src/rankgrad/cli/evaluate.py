@@ -1,5 +1,6 @@
 """`rankgrad evaluate`: evaluates a saved model on labelled lists."""
 
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -37,8 +38,8 @@ def evaluate(
     Example: `rankgrad evaluate runs/a --data MQ2008 --fold 1 -m nDCG@10 -m "AP(threshold=1)"`
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
-    from rankgrad.cli.data_source import DataSource
-    from rankgrad.cli.model_lists import check_source, read_lists
+    from rankgrad.cli.data_source import DataSource, telling
+    from rankgrad.cli.model_lists import check_source, read_parts
     from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.registry import saved_kind
@@ -52,7 +53,12 @@ def evaluate(
         *([] if reliability is None else [partial(check_chart_path, reliability, "reliability")]),
     )
     scorer = load_model(model, device)
-    lists = read_lists(scorer, model, given, split, table.regroup)
+    found = read_parts(scorer, model, given, split, table.regroup)
+    lists = found.parts[found.chosen]
+    with telling():
+        if found.use == "trained":
+            told = "the model was trained on these lists, so these values are higher than on new lists"
+            warnings.warn(f"{told}: use --data with lists that the model has not seen", stacklevel=2)
     result = scorer.evaluate(lists, metric)
     measured = scorer.reliability(lists) if scorer.calibration or reliability else []
     if reliability is not None:
@@ -62,8 +68,8 @@ def evaluate(
     if as_json:
         from rankgrad.cli.json_output import print_json
 
-        found = {"reliability": [event.to_dict() for event in measured]} if measured else {}
-        print_json(result.to_dict(values=each) | found)
+        more = {"reliability": [event.to_dict() for event in measured]} if measured else {}
+        print_json(result.to_dict(values=each) | more)
         return
     if each:
         for place, query in enumerate(lists.qids):

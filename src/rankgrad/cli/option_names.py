@@ -40,12 +40,13 @@ def as_typed(message: str) -> str:
 
         training = bool({"holdout", "minutes"} & _options.keys())
         message = message.replace(FILL_ADVICE, advice(training)) if "missing" in _options else message
-    if "categorical" not in _options:
-        message = message.replace(_CATEGORICAL, "")
+    if "categorical=" in message and "categorical" not in _options:
+        from rankgrad.data.tables.errors import TEXT_ADVICE
+
+        message = message.replace(f" {TEXT_ADVICE}", "")
     return _VALUE.sub(_value, _SUBJECT.sub(_subject, message))
 
 
-_CATEGORICAL = " (to use them, set categorical=)"  # end of a warning of a reader of tables
 _TRACEBACK = "Traceback (most recent call last):"
 # At the beginning of a line, also after the name of a file.
 _SUBJECT = re.compile(r"(?:^|(?<=: ))[a-z][a-z_]*(?= must )", re.MULTILINE)

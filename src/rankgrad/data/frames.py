@@ -13,7 +13,7 @@ from rankgrad.data.categories import encode, find_categories
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.sparse_rows import Features, is_sparse
 from rankgrad.data.tables.columns import Columns, choose
-from rankgrad.data.tables.errors import FILL_ADVICE, some, warn_infinite
+from rankgrad.data.tables.errors import FILL_ADVICE, TEXT_ADVICE, some, warn_infinite
 from rankgrad.data.tables.reader import read_table
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.group_rows import group_offsets, group_rows
@@ -130,9 +130,7 @@ def from_frame(
     numeric = {column: table.is_numeric(column) for column in table.columns}
     chosen = choose(given, numeric, typed=[column for column in table.columns if table.is_categorical(column)])
     if features is None and (text := [column for column in chosen.unused if not table.is_numeric(column)]):
-        warnings.warn(
-            f"columns without numbers are not features: {some(text)} (to use them, set categorical=)", stacklevel=2
-        )
+        warnings.warn(f"columns without numbers are not features: {some(text)} {TEXT_ADVICE}", stacklevel=2)
     label, wanted = str(chosen.label), chosen.features
     for role, column in (("label", label), ("qid", chosen.qid)):
         if nulls := table.nulls(column):

@@ -177,6 +177,7 @@ class RunComparison:
         return (
             f"a - b {self.difference:+.4f}, {1 - self.level:.0%} interval [{low:+.4f}, {high:+.4f}], {p}, "
             f"{self.queries} queries, {seeds} seeds; detectable: {self.detectable:.4f}"
+            + ("; a row with one seed counts as deterministic" if min(self.seeds) == 1 else "")
         )
 
     @property
@@ -204,6 +205,9 @@ def compare_runs(
     a: RunValues, b: RunValues, *, test: str = "t", level: float = 0.05, rounds: int = 10_000, seed: int = 0
 ) -> RunComparison:
     """Test the difference between two rows that have the same queries; the numbers of seeds may differ.
+
+    A row with one seed counts as deterministic, such as BM25. If its training is random, give several seeds: otherwise,
+    the test finds a difference between a loss and itself too often.
 
     Args:
         a, b: values of the rows.

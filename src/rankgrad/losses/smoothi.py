@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rankgrad.errors import bad_type
 from rankgrad.kernels.options import SmoothIOptions
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.fused import fused
@@ -96,6 +97,8 @@ def smooth_precision(
         Thonet et al., "Listwise Learning to Rank Based on Approximate Rank Indicators", AAAI 2022.
     """
     check_cutoff(k)
+    if k is None:
+        bad_type("k", "be an integer", None)
     lists = as_lists(scores, labels, mask=mask, offsets=offsets, lowest_label=0)
     operator = smoothi(alpha, delta, stop_gradient)
     if (loss := _fused("smooth_precision", lists, reduction, operator, k, threshold)) is not None:

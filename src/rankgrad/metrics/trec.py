@@ -40,7 +40,7 @@ def read_run(path: PathLike) -> Run:
         path: path of the file; gzip is detected by its first bytes.
 
     Example:
-        >>> import tempfile; path = Path(tempfile.mkdtemp(), "run.txt")
+        >>> from pathlib import Path; import tempfile; path = Path(tempfile.mkdtemp(), "run.txt")
         >>> _ = path.write_text("q1 Q0 d7 1 0.5 mine")
         >>> read_run(path)
         {'q1': {'d7': 0.5}}
@@ -55,7 +55,7 @@ def read_qrels(path: PathLike) -> Qrels:
         path: path of the file; gzip is detected by its first bytes.
 
     Example:
-        >>> import tempfile; path = Path(tempfile.mkdtemp(), "qrels.txt")
+        >>> from pathlib import Path; import tempfile; path = Path(tempfile.mkdtemp(), "qrels.txt")
         >>> _ = path.write_text("q1 0 d7 2")
         >>> read_qrels(path)
         {'q1': {'d7': 2}}

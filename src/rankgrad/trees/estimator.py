@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, one_of, warn_caller
 from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
 from rankgrad.models.folder import CONFIG
 from rankgrad.models.protocol import Callback
@@ -163,6 +163,11 @@ class TreeRanker(RowRanker):
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
             data, validation, weights = hold_out_rows(data, weights, self.holdout, spec.seed)
+            if validation is not None and init_model is not None and not init_model.settings:
+                told = (
+                    "the held-out lists choose the number of added trees, but init_model may have been trained on them"
+                )
+                warn_caller(f"{told}: give eval_set, or set holdout=0 to add all trees")
         self._take(boost(spec, data, validation, weights, progress=False, callbacks=callbacks, init_model=init_model))
         return self
 

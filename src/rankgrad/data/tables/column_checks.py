@@ -8,7 +8,7 @@ import numpy as np
 
 from rankgrad.data.categories import find_categories
 from rankgrad.data.tables.columns import INDEX, USUAL, ChosenColumns, Columns, choose
-from rankgrad.data.tables.errors import TableError, some
+from rankgrad.data.tables.errors import TEXT_ADVICE, TableError, some
 from rankgrad.data.tables.files import TableFile
 
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^(?i)(nan|na|n/a|null|none|[-+]?inf(inity)?)$"
@@ -49,7 +49,7 @@ def choose_columns(
     elif columns.features is None:
         if text:
             warnings.warn(
-                f"{table.path}: columns without numbers are not features: {some(text)} (to use them, set categorical=)",
+                f"{table.path}: columns without numbers are not features: {some(text)} {TEXT_ADVICE}",
                 stacklevel=3,
             )
         usual = {name for names in USUAL.values() for name in names}

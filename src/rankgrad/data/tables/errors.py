@@ -20,6 +20,8 @@ class TableError(ValueError):
         super().__init__(f"{path}:{where} {wrong}; expected {expected}")
 
 
+# End of the warning about columns of text.
+TEXT_ADVICE = "(to use categories, set categorical=; replace dates, and numbers with a decimal comma, by numbers)"
 # End of the error about a value that is not finite. The command line replaces it by its own advice.
 FILL_ADVICE = "(or set missing= to a number that replaces such values, or to 'nan' to keep them as NaN)"
 
