@@ -22,6 +22,7 @@ FOUNDATIONS = {
     "moved",
     "group_rows",
     "parallel",
+    "fit_arguments",
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -34,6 +35,7 @@ MAY_IMPORT = {
     "moved": set(),
     "group_rows": set(),
     "parallel": set(),
+    "fit_arguments": set(),
     "list_checks": set(),
     "lists": {"list_checks"},
     "metrics": {"lists"},

@@ -1,10 +1,8 @@
 """Base class of the estimators. It groups rows into lists by query, and returns scores in the order of the rows."""
 
-import functools
-import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -27,7 +25,8 @@ from rankgrad.data.frames import row_ids
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import blanks_of_lightgbm, some
-from rankgrad.errors import bad_type, bad_value, mistyped
+from rankgrad.errors import bad_value
+from rankgrad.fit_arguments import with_hints
 from rankgrad.metrics import ndcg
 from rankgrad.models.calibration import calibration_of, read_calibration
 
@@ -41,33 +40,6 @@ _ROUTING = (
 )
 _NO_SCORE = f"scikit-learn must pass qid to score ({_ROUTING}); got no qid, because metadata routing is not enabled"
 ESTIMATOR = "estimator.json"  # file in the folder of the model, with values that only the estimator has
-
-
-# Arguments of `fit` in LightGBM and XGBoost, and what to use instead.
-_FIT = {
-    **dict.fromkeys(("eval_metric", "eval_at"), "a setting of the ranker: metric='nDCG@5'"),
-    **dict.fromkeys(("early_stopping_rounds", "early_stopping"), "a setting of the ranker: patience=..."),
-    **dict.fromkeys(("categorical_feature", "feature_types"), "a setting of the ranker: categorical=[...]"),
-    **dict.fromkeys(("feature_name", "feature_names"), "the columns of a data frame X"),
-    **dict.fromkeys(("eval_X", "eval_y"), "eval_set=(X, y)"),
-    **dict.fromkeys(("xgb_model", "base_model"), "init_model"),
-    **dict.fromkeys(("weight", "weights"), "sample_weight"),
-}
-
-
-def _with_hints(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `fit` of an estimator with an error that says how to give an argument that it does not have."""
-    known = inspect.signature(fit).parameters
-
-    @functools.wraps(fit)
-    def checked(self: Any, *arguments: Any, **options: Any) -> Any:
-        for name in sorted(options.keys() - known.keys()):
-            if name in _FIT:
-                bad_type(name, f"be given as {_FIT[name]}", f"the argument {name} of fit")
-            bad_type("arguments of fit", f"be among {', '.join([*known][1:])}", mistyped(name, known))
-        return fit(self, *arguments, **options)
-
-    return checked
 
 
 def _is_calibrated(ranker: "RowRanker") -> bool:
@@ -91,7 +63,7 @@ class RowRanker(BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "fit" in cls.__dict__:
-            cls.fit = _with_hints(cls.__dict__["fit"])
+            cls.fit = with_hints(cls.__dict__["fit"])
 
     def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
         """Return one score per row, in the order of the rows. Only scores of the same list can be compared.
