@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset, from_arrays
+from rankgrad.data.categories import warn_empty
 from rankgrad.data.dataset import Categories
 from rankgrad.data.frame_categories import check_labels, column_names, encode_categories, fit_categories
 from rankgrad.data.frames import row_ids
@@ -281,6 +282,8 @@ class RowRanker(BaseEstimator):
         check_lists_given(qid, group)
         if reset:
             _check_search(self, _caller())
+        else:
+            warn_empty(X, getattr(self, "feature_names_in_", None), self.categories_)
         return self._grouped(X, y, qid, group)
 
     def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
@@ -297,6 +300,7 @@ class RowRanker(BaseEstimator):
         """Check the rows X that `predict` receives, and return them as an array or a sparse matrix of float32."""
         X = validate_data(self, encode_categories(self._matched(X), self.categories_), reset=False, **self._how())
         self._check_numbers(X)
+        warn_empty(X, getattr(self, "feature_names_in_", None), self.categories_)
         return X
 
     @property

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from programs import finished
 from tiny_study import no_processes
 from typer.testing import CliRunner
 
@@ -282,3 +283,19 @@ def test_columns_of_the_other_model_and_of_none(tmp_path):
     (tmp_path / "killed" / "run.json").write_text("{}")
     told = message("evaluate", tmp_path / "killed", *names)
     assert f"rankgrad train --resume --out {tmp_path / 'killed'}" in told
+
+
+def test_a_column_that_has_lost_all_values_is_one_line(tmp_path):
+    FRAME.drop(columns="shop").to_csv(tmp_path / "t.csv", index=False)
+    FRAME.drop(columns="shop").assign(x=np.nan).to_csv(tmp_path / "lost.csv", index=False)
+    model = ("--model", "lightgbm", "--epochs", 3, "--holdout", 0)
+    rankgrad("train", "--data", tmp_path / "t.csv", *model, "--out", tmp_path / "run")
+    told = "warning: columns without a value in any row, which are treated as missing: 'x'\n"
+    for command in (
+        ("predict", tmp_path / "run", tmp_path / "lost.csv"),
+        ("evaluate", tmp_path / "run", "--data", tmp_path / "lost.csv"),
+    ):
+        done = finished(*command)
+        assert done.returncode == 0
+        assert done.stderr.count(told) == 1, done.stderr
+        assert "UserWarning" not in done.stderr

@@ -497,3 +497,19 @@ def test_one_row_with_an_unknown_category_is_no_warning():
         fitted.predict(FRAME.iloc[:1].assign(shop="new"))
     with pytest.warns(UserWarning, match="100% of the values of the categorical column 'shop' are unknown"):
         fitted.predict(FRAME.assign(shop="new"))
+
+
+def test_a_column_that_has_lost_all_values_is_told(tmp_path):
+    """A feature whose source has failed: scores get worse, and nothing else shows it."""
+    rows, lost = FRAME.drop(columns="shop"), FRAME.drop(columns="shop").assign(x1=np.nan)
+    told = "columns without a value in any row, which are treated as missing: 'x1'$"
+    for ranker in (network(missing="mean"), trees("lightgbm")):
+        ranker.fit(rows, Y, qid=QID)
+        for score in (lambda X, fitted=ranker: fitted.predict(X), lambda X, fitted=ranker: fitted.score(X, Y, qid=QID)):
+            with pytest.warns(UserWarning, match=told):
+                score(lost)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                score(rows)
+        with pytest.warns(UserWarning, match=told):
+            ranker.model_.score_lists(rg.data.from_frame(lost.assign(qid=QID, label=Y), missing="nan"))

@@ -1,8 +1,9 @@
 """The command line: one file per command. `--help` is fast, because a command imports packages only when it runs."""
 
 import sys
+import warnings
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -70,7 +71,9 @@ app.add_typer(text.app, name="text")
 
 
 def main() -> None:
-    """Run the command line. An error in the input is printed on standard error, one line per problem."""
+    """Run the command line. Errors and warnings are printed on standard error, one line per problem."""
+    shows = warnings.showwarning
+    warnings.showwarning = _one_line
     try:
         app()
     except (ValueError, TypeError, OSError, ImportError) as error:
@@ -79,3 +82,13 @@ def main() -> None:
         for line in as_typed(str(error)).splitlines():
             typer.echo(f"rankgrad: {shown(line)}", err=True)
         sys.exit(2)
+    finally:
+        warnings.showwarning = shows
+
+
+def _one_line(message: Warning | str, category: type[Warning], *where: Any, **_: Any) -> None:
+    """Print a warning of rankgrad without the line of code, which is not the user's."""
+    if issubclass(category, UserWarning):
+        typer.echo(f"warning: {as_typed(str(message))}", err=True)
+    else:
+        typer.echo(warnings.formatwarning(message, category, *where[:2]), err=True, nl=False)

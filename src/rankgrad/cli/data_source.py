@@ -460,7 +460,6 @@ def telling(doing: str | None = None) -> Iterator[None]:
                 yield
         detail(f"{doing or 'done'}: {time.perf_counter() - began:.1f} s")
     finally:
-        for warning in caught:
-            if issubclass(warning.category, UserWarning):
-                text = as_typed(str(warning.message))
-                console.print(f"warning: {text}", style="yellow", markup=False, highlight=False)
+        texts = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+        for text in dict.fromkeys(texts):  # blocks of one file may have the same warning
+            console.print(f"warning: {as_typed(text)}", style="yellow", markup=False, highlight=False)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.data.categories import recode
+from rankgrad.data.categories import recode, warn_empty
 from rankgrad.data.dataset import Categories
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.errors import bad_value
@@ -90,6 +90,7 @@ class TrainedModel(ABC):
             data: lists. Their features may be in any order if both the data and the model have names of features.
         """
         data = recode(data.select_features(self.feature_names), self.categories)
+        warn_empty(data.features, data.feature_names or self.feature_names, data.categories)
         return self.score(data.features, data.offsets)
 
     @property
