@@ -146,6 +146,11 @@ def test_linear_trees_have_no_contributions():
     model = boost(plan("lightgbm", linear_tree=True), tree_lists(0), None)
     with pytest.raises(ValueError, match="model must have only constant leaves for TreeSHAP values; got linear trees"):
         model.explain(tree_lists(0), 1)
+    constant = boost(plan("lightgbm"), tree_lists(0), None)  # its trees come first in the continued model
+    mixed = boost(plan("lightgbm", linear_tree=True), tree_lists(0), None, init_model=constant)
+    assert "is_linear=1" not in mixed.booster.model_to_string(num_iteration=1)
+    with pytest.raises(ValueError, match="model must have only constant leaves for TreeSHAP values; got linear trees"):
+        mixed.explain(tree_lists(0), 1)
 
 
 def test_contributions_of_blends_are_weighted_sums():

@@ -1,5 +1,7 @@
 """Models that LightGBM and XGBoost trained without rankgrad: their scores, names, categories and files."""
 
+import json
+
 import numpy as np
 import pytest
 from small_trees import FRAMEWORKS, QID, X, Y, every_framework, grouped, quick
@@ -382,6 +384,17 @@ def test_categories_of_a_frame_of_xgboost(tmp_path):
         np.testing.assert_array_equal(ranker.predict(plain), made.predict(table))
     ranker.save(tmp_path / "new")
     np.testing.assert_array_equal(TreeRanker.load(tmp_path / "new").predict(plain), made.predict(table))
+    known = json.loads((tmp_path / "old.json").read_text())
+    for change in (
+        {"enc": known["learner"]["gradient_booster"]["model"]["cats"]["enc"] * 2},
+        {"enc": 5},
+        {"enc": [[1]]},
+    ):
+        odd = json.loads(json.dumps(known))
+        odd["learner"]["gradient_booster"]["model"]["cats"] |= change
+        (tmp_path / "odd.json").write_text(json.dumps(odd))
+        with pytest.raises(ValueError, match=r"odd\.json must be a valid model of xgboost"):
+            TreeRanker.load(tmp_path / "odd.json")
     table["lang"] = table["lang"].cat.rename_categories({"fr": "français"})
     made.fit(table, labels, qid=np.repeat(np.arange(len(SIZES)), SIZES))
     with pytest.raises(ValueError, match="letters outside ASCII, which XGBoost stores incompletely"):

@@ -57,7 +57,7 @@ def read_foreign(
             zero_missing, of_estimator = _zero_missing(source), True
     found = re.search(_WIDTH[framework], content, flags=re.MULTILINE)
     width = int(found[1]) + (framework == "lightgbm") if found else 1
-    content, values = _without_categories(content, name) if framework == "xgboost" else (content, None)
+    content, values = _without_categories(content, name, width) if framework == "xgboost" else (content, None)
     booster = checked_booster(name, content, framework, width)
     if names is not None and len(names) != width:
         bad_value("feature_names", f"be {width} names, one per feature of the model", len(names))
@@ -171,7 +171,7 @@ def _zero_missing(estimator: Any) -> bool:
     return missing == 0
 
 
-def _without_categories(content: bytes, name: str) -> tuple[bytes, Categories | None]:
+def _without_categories(content: bytes, name: str, features: int) -> tuple[bytes, Categories | None]:
     """Take the categories of a data frame out of a file of XGBoost, and return the new content and the categories."""
     if b'"enc"' not in content:
         return content, None
@@ -180,12 +180,14 @@ def _without_categories(content: bytes, name: str) -> tuple[bytes, Categories | 
         booster = model["learner"]["gradient_booster"]
         trees = booster.get("gbtree", booster)["model"]
         columns = [_values_of(column) for column in trees["cats"]["enc"]]
+        if len(columns) not in (0, features):
+            bad_value("enc", f"have {features} columns", len(columns))
+        found = {place: texts_of(values, f"feature {place + 1}") for place, values in enumerate(columns) if values}
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         raise ValueError(f"{name} must be a valid model of xgboost; got the error: {error}"[:300]) from error
-    if not any(columns):
+    if not found:
         return content, None
     trees["cats"] = {name: [] for name in trees["cats"]}
-    found = {place: texts_of(values, f"feature {place + 1}") for place, values in enumerate(columns) if values}
     return json.dumps(model, ensure_ascii=False).encode(), found
 
 
