@@ -19,13 +19,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset, from_arrays
-from rankgrad.data.categories import warn_empty
 from rankgrad.data.dataset import Categories
 from rankgrad.data.frame_categories import check_labels, column_names, encode_categories, fit_categories
 from rankgrad.data.frames import row_ids
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
-from rankgrad.data.tables.errors import blanks_of_lightgbm, some
+from rankgrad.data.tables.errors import blanks_of_lightgbm, some, warn_empty
 from rankgrad.errors import bad_value
 from rankgrad.fit_arguments import with_hints
 from rankgrad.metrics import ndcg

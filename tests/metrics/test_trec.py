@@ -183,6 +183,8 @@ def test_a_run_and_qrels_may_be_paths_and_are_not_swapped(tmp_path):
     swapped = {query: {document: score + 0.25 for document, score in each.items()} for query, each in run.items()}
     with pytest.raises(ValueError, match=r"qrels must contain integer labels \(are the run and the qrels swapped\?\)"):
         measure_run(qrels, swapped, "AP")
+    with pytest.raises(ValueError, match=r"qrels must contain integer labels .*; got nan"):
+        measure_run({"q": {"d": 1.0}}, {"q": {"d": float("nan")}}, "AP")
 
 
 def test_command_compares_runs(tmp_path, command):

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.data.sparse_rows import is_sparse
-from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_type, bad_value, mistyped, warn_caller
 
 _MOST = 1 << 24  # float32 has all integers up to this number
@@ -101,23 +100,6 @@ def warn_unknown(name: str, unknown: int, given: int) -> None:
     if 2 * unknown > given >= 10:
         share = f"{unknown / given:.0%} of the values of the categorical column {name!r}"
         warn_caller(f"{share} are unknown to the model, and are treated as missing")
-
-
-def warn_empty(features: Any, names: Sequence[str] | None, categories: Categories | None) -> None:
-    """Warn about numerical columns without a value in any of at least ten rows: a column may have lost its source.
-
-    Args:
-        features: rows that a model scores, `(rows, f)`.
-        names: names of the columns, or None.
-        categories: categories of the categorical columns, which have their own warning.
-    """
-    if is_sparse(features) or len(features) < 10:
-        return
-    first = np.flatnonzero(np.isnan(features[:1024]).all(axis=0))  # few columns remain for the other rows
-    candidates = [int(column) for column in first if column not in (categories or {})]
-    if empty := [column for column in candidates if np.isnan(features[:, column]).all()]:
-        shown = some([column + 1 for column in empty] if names is None else [names[column] for column in empty])
-        warn_caller(f"columns without a value in any row, which are treated as missing: {shown}")
 
 
 def recode(data: Dataset, categories: Categories | None) -> Dataset:

@@ -147,7 +147,7 @@ def measure_run(
     """
     run = read_run(run) if isinstance(run, str | os.PathLike) else run
     qrels = read_qrels(qrels) if isinstance(qrels, str | os.PathLike) else qrels
-    if odd := [label for labels in qrels.values() for label in labels.values() if label != int(label)]:
+    if odd := [label for labels in qrels.values() for label in labels.values() if not float(label).is_integer()]:
         bad_value("qrels", "contain integer labels (are the run and the qrels swapped?)", odd[0])
     queries = tuple(query for query in qrels if complete or query in run)
     if not queries:

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.data.categories import recode, warn_empty
+from rankgrad.data.categories import recode
 from rankgrad.data.dataset import Categories
 from rankgrad.data.evaluation import evaluate_lists
+from rankgrad.data.tables.errors import warn_empty
 from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation
 from rankgrad.models.folder import CONFIG

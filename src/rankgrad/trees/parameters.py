@@ -115,7 +115,7 @@ def check_params(params: dict[str, Any], framework: str, native: bool) -> None:
         if name in settings:
             bad_value(name, f"be given as {settings[name]}", f"{name}={params[name]!r}")
         main = mains.get(name, name)
-        if main in _REFUSED and params[name] is not None:
+        if main in _REFUSED and params[name] is not None and params[name] == params[name]:  # NaN is XGBoost's default
             bad_value(name, _REFUSED[main], f"{name}={params[name]!r}")
         if name == "booster" and params[name] not in ("gbtree", "dart", None):
             bad_value(name, "be gbtree or dart", f"{name}={params[name]!r}")

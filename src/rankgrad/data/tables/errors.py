@@ -1,9 +1,12 @@
-"""The error about a bad row or column in a table."""
+"""Errors, warnings and hints about rows and columns of tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.errors import warn_caller
 
 _SHOWN = 10  # number of columns that the warning about infinite values names
@@ -55,3 +58,20 @@ def warn_infinite(where: str, counts: Mapping[str, int]) -> None:
         shown = ", ".join(f"{name!r} {count:,}" for name, count in [*found.items()][:_SHOWN])
         shown += f" and {len(found) - _SHOWN} more columns" if len(found) > _SHOWN else ""
         warn_caller(f"{where}: infinite values, which are counted as missing: {shown}")
+
+
+def warn_empty(features: Any, names: Sequence[str] | None, categories: Mapping[int, Any] | None) -> None:
+    """Warn about numerical columns without a value in any of at least ten rows: a column may have lost its source.
+
+    Args:
+        features: rows that a model scores, `(rows, f)`.
+        names: names of the columns, or None.
+        categories: categories of the categorical columns, which have their own warning.
+    """
+    if is_sparse(features) or len(features) < 10:
+        return
+    first = np.flatnonzero(np.isnan(features[:1024]).all(axis=0))  # few columns remain for the other rows
+    candidates = [int(column) for column in first if column not in (categories or {})]
+    if empty := [column for column in candidates if np.isnan(features[:, column]).all()]:
+        shown = some([column + 1 for column in empty] if names is None else [names[column] for column in empty])
+        warn_caller(f"columns without a value in any row, which are treated as missing: {shown}")
