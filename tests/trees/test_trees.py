@@ -255,10 +255,12 @@ def test_arguments_of_fit_in_other_libraries_are_settings_here(options, message)
         quick().fit(X, Y, qid=QID, **options)
 
 
-def test_the_missing_value_of_xgboost_may_be_nan():
+def test_the_missing_value_of_xgboost_may_be_nan(tmp_path):
     pytest.importorskip("xgboost")
     plain, given = (quick("xgboost", **options).fit(X, Y, qid=QID) for options in ({}, {"missing": np.nan}))
     np.testing.assert_array_equal(plain.predict(X), given.predict(X))
+    given.save(tmp_path)
+    np.testing.assert_array_equal(TreeRanker.load(tmp_path).predict(X), given.predict(X))
 
 
 def test_parameters_of_objectives_are_accepted_with_native_losses():

@@ -250,7 +250,8 @@ class TreeRanker(RowRanker):
         spec = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))
         check_tree_loss(spec)
         check_params(spec.params, spec.framework, spec.native is not None)
-        return spec
+        # `missing` is NaN here, which has no effect, and which JSON cannot contain.
+        return spec._replace(params={name: value for name, value in spec.params.items() if name != "missing"})
 
 
 SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]
