@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from rankgrad.cli.text.teacher import read_order
 from rankgrad.metrics import evaluate, measure_run, read_qrels, read_run, to_run, write_qrels, write_run
 
 
@@ -131,6 +132,19 @@ def test_run_is_written_in_trec_order(tmp_path):
 def test_crlf_blank_lines_and_tabs(tmp_path):
     (tmp_path / "run").write_bytes(b"q\tQ0\td1\t1\t1e-3\tt\r\n\r\nq Q0 d2 2 -inf t")
     assert read_run(tmp_path / "run") == {"q": {"d1": 0.001, "d2": -np.inf}}
+
+
+@pytest.mark.parametrize(
+    ("read", "line", "result"),
+    [
+        (read_run, "q Q0 d 1 0.5 t\n", {"q": {"d": 0.5}}),
+        (read_qrels, "q 0 d 2\n", {"q": {"d": 2}}),
+        (read_order, '{"query": "q", "documents": ["d"]}\n', {"q": ["d"]}),
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path, read, line, result):
+    (tmp_path / "file").write_text(line, encoding="utf-8-sig")
+    assert read(tmp_path / "file") == result
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def _lines(path: PathLike) -> Iterator[tuple[int, str]]:
     with gzip.open(path, "rb") if compressed else open(path, "rb") as file:
         try:
             for number, line in enumerate(file, 1):
-                yield number, line.decode()
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")  # without a byte order mark
         except UnicodeDecodeError:
             raise ValueError(f"{path}:{number}: bytes that are not text; expected UTF-8") from None
         except (EOFError, zlib.error, gzip.BadGzipFile):

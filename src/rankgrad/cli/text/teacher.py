@@ -27,7 +27,7 @@ def read_order(path: Path) -> dict[str, list[str]]:
 
     form = '{"query": id, "documents": [id, ...]}'
     order: dict[str, list[str]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
         if not line.strip():
             continue
         try:
