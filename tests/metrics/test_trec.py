@@ -158,6 +158,7 @@ def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path, read, line, result):
         (read_run, b"q Q0 d 1 1 t\n\xff\xfe\n", ":2: bytes that are not text; expected UTF-8"),
         (read_run, gzip.compress(b"q Q0 d 1 1 t\n" * 9, mtime=0)[:-9], ": the gzip file is truncated or damaged"),
         (read_qrels, b"q 0 d\n", ":1: 3 columns; expected 4: query iteration document label"),
+        (read_qrels, b"01 1410  0 0\n01 1572  0 0\n", ": qrels of SMART, `query document 0 0`, which only"),
         (read_qrels, b"q 0 d 1.5\n", ":1: label '1.5'; expected an integer"),
         (
             read_qrels,

@@ -256,6 +256,67 @@ def test_documents_that_are_cut_keep_all_their_text(tmp_path):
         assert (found.texts[0], "" if found.titles is None else found.titles[0]) == (text, title)
 
 
+# SMART
+
+MED = {
+    "MED.ALL": ".I 1\n.W\nglucose levels\n.I 2\n.W\nlens of\nvertebrates\n.I 3\n.W\nplasma\n",
+    "MED.QRY": ".I 1\n.W\nfatty acids\n.I 2\n.W\nthe lens\n.I 3\n.W\nblood\n",
+    "MED.REL": "1 0 1 1\n2 0 2 1\n3 0 3 1\n",
+    "MED.REL.OLD": "1 1 1\n",
+}
+CACM = {
+    "cacm.all": ".I 1\n.T\nAlgebraic\nLanguage\n.B\nCACM December, 1958\n.A\nPerlis, A. J.\n.N\nCA581203\n.X\n1\t5\t1\n"
+    ".I 2\n.T\nRoots\n.B\nCACM\n.X\n"
+    ".I 10\n.T\nSharing\n.W\nTime sharing.\n.B\nCACM\n.A\nPooch, U.\n.K\ntss\n.C\n4.3\n.N\nCA\n.X\n2\t4\t3\n",
+    "query.text": ".I 1\n.W\n What about TSS?\n.N\n 1. Rich\n \n.I 2\n.W\n Prieve\n.A\nPrieve, B.\n.N\n 2. Rich\n",
+    "qrels.text": "01 0010  0 0\n01 2  0 0\n02 1  0 0\n",
+    "cite.info": "1 5\n",
+    "common_words": "a\n",
+}
+CISI = {
+    "CISI.ALL.gz": ".I 1\n.T\nDewey\n.A\nComaromi, J.P.\n.A\nOther, B.\n.W\nA history\n.X\n1\t5\t1\n",
+    "CISI.QRY": ".I 1\n.W\nWhat problems\n.I 58\n.T\nTitle\n.A\nName\n.W\nText\n.B\n(JASIS, 1970)\n.X\n",
+    "CISI.REL": "     1      1\t0\t0.000000\n    58      1\t0\t0.000000\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "documents", "asked", "qrels"),
+    [
+        (MED, {"1": "glucose levels", "2": "lens of vertebrates", "3": "plasma"},
+         {"1": "fatty acids", "2": "the lens", "3": "blood"}, {"1": {"1": 1}, "2": {"2": 1}, "3": {"3": 1}}),
+        (CACM, {"1": "Algebraic Language", "2": "Roots", "10": "Sharing Time sharing."},
+         {"1": "What about TSS?", "2": "Prieve"}, {"1": {"10": 1, "2": 1}, "2": {"1": 1}}),
+        (CISI, {"1": "Dewey A history"}, {"1": "What problems", "58": "Text"}, {"1": {"1": 1}, "58": {"1": 1}}),
+    ],
+    ids=["MED", "CACM", "CISI"],
+)  # fmt: skip
+def test_collections_of_smart(tmp_path, files, documents, asked, qrels):
+    found = quietly(write(tmp_path, files))
+    assert {id: found.documents.full(number) for id, number in found.documents.numbers.items()} == documents
+    assert pairs(found.queries) == asked
+    assert found.qrels == qrels
+
+
+def test_queries_of_smart_have_the_ids_of_the_file_unless_the_qrels_number_all_by_position(tmp_path):
+    first = MED["MED.QRY"].partition(".I 2")[0]
+    write(tmp_path, MED | {"MED.QRY": MED["MED.QRY"].removeprefix(first)})
+    found = load_with_note(tmp_path, "Some queries of the qrels are not in the collection: 1, such as '1'")
+    assert pairs(found.queries) == {"2": "the lens", "3": "blood"}
+    write(tmp_path, {"MED.QRY": first + ".I 4\n.W\nthe lens\n.I 8\n.W\nblood\n"})
+    found = load_with_note(tmp_path, "but the positions of the queries: the queries are numbered by position")
+    assert pairs(found.queries) == {"1": "fatty acids", "2": "the lens", "3": "blood"}
+    (tmp_path / "MED.REL").rename(tmp_path / "cranqrel")
+    write(tmp_path, {"cranqrel": "1 1 3\n2 2 1\n"})
+    with pytest.warns(UserWarning, match="without labels"):  # Cranfield numbers by position, also if some are missing
+        assert rg.text.load(tmp_path).queries.ids == ("1", "2", "3")
+    write(tmp_path, {"cranqrel": "1 1 3\n4 2 1\n"})
+    with pytest.raises(
+        ValueError, match=r"MED.QRY: 3 queries, but .*cranqrel numbers them by position and has query '4'"
+    ):
+        rg.text.load(tmp_path)
+
+
 # Defects
 
 DOCUMENTS = {"documents.tsv": "d1\ta\nd2\tb\n"}
@@ -283,7 +344,7 @@ NOTES = [
     ({"a": CUT[:-14]}, r"document that begins at .*a:5 has no </DOC>; the document has no id and is left out"),
     ({"a": CUT + "</DOC>\nlost\n"}, r"Lines outside of <DOC> and </DOC> are not read: 1 \(.*a:8\)"),
     ({"a": CUT + "</DOC>", "b": "x"}, "Files of .* that do not begin with <DOC> are not read: 1, such as 'b'"),
-    ({"cran.all.1400": ".I 1\n.T\na\n.W\nb\n.I 2\n.T\nc"}, r"no .W: 1, such as '2' \(.*cran.all.1400:6\).*cut"),
+    ({"cran.all.1400": ".I 1\n.T\na\n.W\nb\n.I 2\n.T\nc"}, r"last record, '2', has no .W \(.*cran.all.1400:6\).*cut"),
     (DOCUMENTS | {"t": "<top><num>1</num><title>a"}, r"The topic has no </top>, perhaps because .* \(.*t:1\)"),
     (
         ASKED | {"qrels/test.tsv": "q 0 d1 1", "qrels/dev.tsv": "q 0 d1 1"},
@@ -312,7 +373,7 @@ def test_first_of_repeated_ids_is_kept_and_unknown_ids_stay_in_the_qrels(tmp_pat
 
 
 ERRORS = [
-    ({}, "no documents; expected files of Cranfield"),
+    ({}, "no documents; expected files of SMART"),
     ({"documents.tsv": ""}, "documents.tsv:1: no id in the columns"),
     ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"id": 2, "te'}, r"documents.jsonl:2: not JSON .*\(is the file"),
     ({"documents.jsonl": '{"id": 1, "text": "a"}\n{"text": "a"}'}, "documents.jsonl:2: a document has no id"),
@@ -340,6 +401,9 @@ ERRORS = [
     (DOCUMENTS | {"queries.a.tsv": "q\ta", "queries.b.tsv": "q\ta"}, "2 files of queries .* `queries`"),
     (DOCUMENTS | {"qrels": "q 0 d1 1\nq 0 d2"}, "qrels:2: 3 columns; expected 4"),
     (DOCUMENTS | {"qrels": "q 0 d1 0.5\n"}, "qrels:1: the label '0.5'; expected an integer"),
+    (ASKED | {"qrels": "q 0 d1 0\nq 0 d2 -1\n"}, "qrels: no label above 0; expected `query iteration document label`"),
+    (ASKED | {"qrels": "1 0 d1 1\n"}, "qrels: no query of the collection, only ids such as '1'; .* such as 'q'"),
+    (ASKED | {"qrels": "q d1 7 1\n"}, "qrels: no document of the collection, only ids such as '7'; .* such as 'd1'"),
     (DOCUMENTS | {"qrels": "\n"}, "qrels: no labels; expected lines of `query iteration document label`"),
     (DOCUMENTS | {"t": "<top><title>a</top>"}, "t:1: a topic without a number"),
 ]
@@ -374,7 +438,7 @@ def test_errors_of_options(tmp_path):
             rg.text.load(tmp_path, **options)
     with pytest.raises(TypeError, match="queries must be the path of a file; got dict"):
         rg.text.load(tmp_path, queries={"q": "a"})
-    with pytest.raises(FileNotFoundError, match="absent: no such file or folder; expected files of Cranfield"):
+    with pytest.raises(FileNotFoundError, match="absent: no such file or folder; expected files of SMART"):
         rg.text.load(tmp_path / "absent")
     with pytest.raises(FileNotFoundError, match="absent: no such file"):
         rg.text.load(tmp_path, qrels=tmp_path / "absent")

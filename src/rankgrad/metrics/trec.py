@@ -31,6 +31,7 @@ Number = TypeVar("Number", int, float)
 
 _RUN = "query Q0 document rank score tag"
 _QRELS = "query iteration document label"
+SMART_LINE = re.compile(r"\s*\S+\s+(?!Q?0\s)\S+\s+0\s+0(\.0*)?\s*")  # `query document 0 0`: the document is relevant
 
 
 def read_run(path: PathLike) -> Run:
@@ -60,6 +61,11 @@ def read_qrels(path: PathLike) -> Qrels:
         >>> read_qrels(path)
         {'q1': {'d7': 2}}
     """
+    lines = (text for _, text in _lines(path) if text.strip())
+    if SMART_LINE.fullmatch(next(lines, "")) and all(map(SMART_LINE.fullmatch, lines)):
+        raise ValueError(
+            f"{path}: qrels of SMART, `query document 0 0`, which only rankgrad.text.load reads; expected {_QRELS}"
+        )
     return _read(path, _QRELS, 3, _label, "an integer of at most 18 digits")
 
 

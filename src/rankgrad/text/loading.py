@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rankgrad.errors import bad_type, one_of
 from rankgrad.metrics.trec import Qrels
 from rankgrad.text.collection import Collection
-from rankgrad.text.formats import cranfield, ir_datasets, layouts, tables, text_folder, trec
+from rankgrad.text.formats import ir_datasets, layouts, smart, tables, text_folder, trec
 from rankgrad.text.formats import qrels as labels
 from rankgrad.text.formats.records import Record, gather
 from rankgrad.text.formats.text_files import TextFiles, bad_file
@@ -33,13 +33,14 @@ def load(
 
     Args:
         source: a folder, a file of documents, or `"ir_datasets:NAME"`. A folder contains one of these: the files of
-            Cranfield; files of TREC with `<DOC>`, also in subfolders; a table `documents.*` or `corpus.*` (JSON lines,
-            CSV, TSV or Parquet; this includes the folders of BEIR); or text files (`*.txt`, also in subfolders). The
-            id of a text file is its path without the ending. Files are plain or gzip.
-        queries: file of queries: topics of TREC, a table, or lines of `id<TAB>text`. Default: the file in the folder,
-            such as `queries.jsonl`.
-        qrels: file of labels: qrels of TREC, lines of `query document label`, or a table with a header. Default: the
-            file in the folder, such as `qrels`, `qrels.tsv` or `qrels/test.tsv`.
+            SMART, such as `MED.ALL`, `MED.QRY` and `MED.REL` (Cranfield, CACM, CISI, MED); files of TREC with `<DOC>`,
+            also in subfolders; a table `documents.*` or `corpus.*` (JSON lines, CSV, TSV or Parquet; this includes the
+            folders of BEIR); or text files (`*.txt`, also in subfolders). The id of a text file is its path without
+            the ending. Files are plain or gzip.
+        queries: file of queries: topics of TREC, queries of SMART, a table, or lines of `id<TAB>text`. Default: the
+            file in the folder, such as `queries.jsonl`.
+        qrels: file of labels: qrels of TREC or SMART, lines of `query document label`, or a table with a header.
+            Default: the file in the folder, such as `qrels`, `qrels.tsv` or `qrels/test.tsv`.
         name: name of the collection. Default: the name of the folder or file.
         columns: column names of tables, if these are unusual: `{"documents": {"id": "key", "text": "content",
             "title": "heading"}, "queries": {"id": ..., "text": ...}, "qrels": {"query": ..., "document": ...,
@@ -61,7 +62,7 @@ def load(
     for option, path in {"source": source, "queries": queries, "qrels": qrels}.items():
         if not isinstance(path, str | os.PathLike) and (path is not None or option == "source"):
             bad_type(option, "be the path of a file", type(path).__name__)
-    one_of("similar", similar, cranfield.SIMILAR)
+    one_of("similar", similar, smart.SIMILAR)
     tables.check_columns(columns)
     fields = trec.topic_fields(topic)
     files = TextFiles(encoding)
@@ -78,16 +79,18 @@ def load(
     documents = gather(records, "documents", files.notes)
     if not documents:
         bad_file(Path(source), None, "no documents", layouts.LAYOUTS)
+    judged, excluded = _labels(found, files, similar, options.get("qrels"))
     asked: Iterator[Record] = iter(())
     if found.queries is not None:
-        asked = _queries(found.queries, files, topic, options.get("queries"))
+        asked = _queries(found, files, topic, options.get("queries"), judged)
     elif dataset:
         asked = ir_datasets.queries(dataset, fields)
     texts = gather(asked, "queries", files.notes)
-    judged, excluded = _labels(found, files, similar, options.get("qrels"))
     if dataset and found.qrels is None:
         judged = ir_datasets.qrels(dataset)
-    labels.check(judged, documents, texts, files.notes)
+    if _is_smart(found, files):
+        judged = smart.fit_ids(judged, documents, texts)
+    labels.check(judged, documents, texts, files.notes, found.qrels)
     notes = tuple(files.all_notes())
     for note in notes:
         warnings.warn(note, stacklevel=2)
@@ -112,8 +115,8 @@ def _documents(found: layouts.CollectionFiles, files: TextFiles, columns: Any) -
         kind = layouts.kind_of(path, files)
         if kind == "documents":
             yield from trec.documents(path, files)
-        elif kind == "cranfield":
-            yield from cranfield.documents(path, files)
+        elif kind == "smart":
+            yield from smart.documents(path, files)
         elif kind == "table" or "\t" in files.start(path).partition("\n")[0]:
             yield from tables.records(path, files, "documents", columns)
         else:
@@ -121,20 +124,33 @@ def _documents(found: layouts.CollectionFiles, files: TextFiles, columns: Any) -
             bad_file(path, 1, wrong, "<DOC>, a table (.jsonl, .csv, .tsv, .parquet) or lines of id<TAB>text")
 
 
-def _queries(path: Path, files: TextFiles, topic: str, columns: Any) -> Iterator[Record]:
-    kind = layouts.kind_of(path, files)
+def _queries(
+    found: layouts.CollectionFiles, files: TextFiles, topic: str, columns: Any, judged: Qrels
+) -> Iterator[Record]:
+    assert found.queries is not None
+    kind = layouts.kind_of(found.queries, files)
     if kind == "topics":
-        return trec.topics(path, files, topic)
-    if kind == "cranfield":
-        return cranfield.queries(path, files)
+        return trec.topics(found.queries, files, topic)
+    if kind == "smart":
+        return smart.queries(found.queries, files, judged, found.qrels)
     if kind == "documents":
-        bad_file(path, 1, "documents, not queries", "<top>, a table or lines of id<TAB>text")
-    return tables.records(path, files, "queries", columns)
+        bad_file(found.queries, 1, "documents, not queries", "<top>, a table or lines of id<TAB>text")
+    return tables.records(found.queries, files, "queries", columns)
 
 
 def _labels(found: layouts.CollectionFiles, files: TextFiles, similar: str, columns: Any) -> tuple[Qrels, Excluded]:
-    if found.qrels is not None and found.qrels.name.lower().startswith("cranqrel"):
-        return cranfield.qrels(found.qrels, files, similar)
-    judged = {} if found.qrels is None else labels.read(found.qrels, files, columns)
+    path = found.qrels
+    if path is not None and smart.is_cranfield(path):
+        return smart.cranfield_qrels(path, files, similar)
+    if path is not None and smart.is_qrels(path, files):
+        return smart.qrels(path, files), {}
+    judged = {} if path is None else labels.read(path, files, columns)
     excluded = {} if found.excluded is None else labels.read(found.excluded, files)
     return judged, {query: frozenset(documents) for query, documents in excluded.items()}
+
+
+def _is_smart(found: layouts.CollectionFiles, files: TextFiles) -> bool:
+    """Return True if a part of the collection is in the format of SMART, whose ids are numbers."""
+    texts = [*found.documents[:1], *([found.queries] if found.queries else ())]
+    smart_texts = any(layouts.kind_of(path, files) == "smart" for path in texts)
+    return smart_texts or (found.qrels is not None and smart.is_qrels(found.qrels, files))

@@ -1,5 +1,6 @@
 """Find the files of a collection in a folder."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from rankgrad.text.formats.records import such_as
 from rankgrad.text.formats.text_files import TextFiles, bad_file
 
 LAYOUTS = (
-    "files of Cranfield (cran.all.1400, cran.qry, cranqrel), files with <DOC>, a table documents.* or corpus.* "
+    "files of SMART such as MED.ALL, MED.QRY and MED.REL, files with <DOC>, a table documents.* or corpus.* "
     "(.jsonl, .csv, .tsv, .parquet), or text files (.txt)"
 )
 _DOCUMENTS = ("documents", "corpus", "docs", "collection")
@@ -28,12 +29,12 @@ class CollectionFiles:
 
 
 def kind_of(path: Path, files: TextFiles) -> str | None:
-    """Return a collection file's format: `table`, `cranfield`, or for TREC `documents` or `topics`; None if unknown."""
+    """Return a collection file's format: `table`, `smart`, or for TREC `documents` or `topics`; None if unknown."""
     if tables.format_of(path):
         return "table"
     start = files.start(path).lower()
     if start.startswith(".i "):
-        return "cranfield"
+        return "smart"
     if start.startswith("<"):
         tags = {"<doc>": "documents", "<top>": "topics", "<topic": "topics"}
         found = {start.find(tag): kind for tag, kind in tags.items() if tag in start}
@@ -54,9 +55,7 @@ def find_files(folder: Path, files: TextFiles, *, queries: Path | None, qrels: P
     queries = queries or _queries(folder, top, files)
     qrels = qrels or _qrels(folder, top, files)
     named = [path for path in top if _stem(path) in _DOCUMENTS and tables.format_of(path)]
-    named = named or [
-        path for path in top if path.is_file() and path.name.lower().startswith(("cran.all", "cran.1400"))
-    ]
+    named = named or _smart(top, files, r".*\.all(\..*)?|cran\.1400.*")
     if named:
         excluded = folder / "excluded.txt"
         document = _only(named, "files of documents", "the file of documents instead of the folder", folder)
@@ -92,7 +91,7 @@ def _many_files(folder: Path, queries: Path | None, qrels: Path | None, files: T
 def _queries(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None:
     table = [path for path in top if tables.format_of(path) or text_folder.is_text(path)]
     for found in (
-        [path for path in top if path.name.lower() in ("cran.qry", "cran.qry.gz")],
+        _smart(top, files, r".*\.qry|query\.text"),
         [path for path in table if _stem(path) == "queries"],
         [path for path in table if path.name.lower().startswith("queries.")],
         [path for path in top if path.is_file() and path not in table and _scan(path, files) == "topics"],
@@ -117,16 +116,26 @@ def _qrels(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None:
             )
         return found
     near = [path for path in plain if "qrel" in path.name.lower()]
+    near = near or [path for path in plain if _name(path).endswith(".rel")]
     return _only(exact or near, "files of qrels", "one of them in the option `qrels`", folder) if near else None
+
+
+def _smart(top: Sequence[Path], files: TextFiles, names: str) -> list[Path]:
+    """Return the files of SMART with such names: a regular expression, for lower case and without `.gz`."""
+    found = (path for path in top if path.is_file() and re.fullmatch(names, _name(path)))
+    return [path for path in found if _scan(path, files) == "smart"]
 
 
 def _scan(path: Path, files: TextFiles) -> str | None:
     return None if files.is_archive(path) else kind_of(path, files)
 
 
+def _name(path: Path) -> str:
+    return path.name.lower().removesuffix(".gz")
+
+
 def _stem(path: Path) -> str:
-    name = path.name.lower().removesuffix(".gz")
-    return name.rpartition(".")[0] or name
+    return _name(path).rpartition(".")[0] or _name(path)
 
 
 def _only(found: Sequence[Path], what: str, expected: str, folder: Path) -> Path:

@@ -48,7 +48,7 @@ def read(path: Path, files: TextFiles, given: Mapping[str, str] | None = None) -
     return qrels
 
 
-def check(qrels: Qrels, documents: Texts, queries: Texts, notes: list[str]) -> None:
+def check(qrels: Qrels, documents: Texts, queries: Texts, notes: list[str], path: Path | None = None) -> None:
     """Report labels of unknown documents or queries, and queries without labels.
 
     Args:
@@ -56,9 +56,13 @@ def check(qrels: Qrels, documents: Texts, queries: Texts, notes: list[str]) -> N
         documents: the documents.
         queries: the queries.
         notes: list to which one sentence per kind of defect is added.
+        path: file of the labels, for errors; None if the labels are not from a file.
     """
     if not qrels:
         return
+    # The copy in a folder of `rankgrad text index` was checked before it was written.
+    if path is not None and not (path.parent.parent / "index.json").is_file():
+        _check_use(qrels, documents, queries, path)
     if strange := [query for query in qrels if query not in queries.numbers]:
         shown = such_as(strange) + _hint(strange[0], queries)
         notes.append(f"Some queries of the qrels are not in the collection: {shown}.")
@@ -68,6 +72,17 @@ def check(qrels: Qrels, documents: Texts, queries: Texts, notes: list[str]) -> N
         notes.append(f"Some labels are for documents that are not in the collection: {shown}; {why}.")
     if without := [query for query in queries.ids if not qrels.get(query)]:
         notes.append(f"Queries without labels cannot be measured: {such_as(without)}.")
+
+
+def _check_use(qrels: Qrels, documents: Texts, queries: Texts, path: Path) -> None:
+    """Refuse labels with which every metric is 0: the file has another format or is of another collection."""
+    judged = {each: None for labels in qrels.values() for each in labels}
+    for what, ids, texts in (("query", qrels, queries), ("document", judged, documents)):
+        if len(texts) and not any(id in texts.numbers for id in ids):
+            got = f"no {what} of the collection, only ids such as {next(iter(ids))!r}"
+            bad_file(path, None, got, f"{_FORM}, with ids such as {texts.ids[0]!r}")
+    if not any(label > 0 for labels in qrels.values() for label in labels.values()):
+        bad_file(path, None, "no label above 0", f"{_FORM}, with a label above 0 for each relevant document")
 
 
 def _hint(unknown: str, texts: Texts) -> str:
