@@ -70,6 +70,12 @@ def test_equal_scores_become_exactly_0(standardise):
     assert fuse([equal], standardise=standardise) == {"q1": dict.fromkeys("abc", 0.0)}
 
 
+@pytest.mark.parametrize("fusion", [fuse, lambda runs: fuse(runs, standardise="minmax"), reciprocal_rank_fusion])
+def test_a_query_that_no_run_has_a_document_for_stays_empty(fusion):
+    fused = fusion([{"q1": {"a": 1.0}, "q2": {}}, {"q2": {}}])
+    assert {query: list(scores) for query, scores in fused.items()} == {"q1": ["a"], "q2": []}
+
+
 @pytest.mark.parametrize("standardise", ["zscore", "minmax", "none"])
 def test_fused_runs_are_weighted_sums_of_features(standardise):
     fused = fuse(RUNS, {"dense": 2.0, "bm25": 0.5}, standardise=standardise)

@@ -139,7 +139,7 @@ def _column(data: Dataset, name: str, values: Mapping[str, Any]) -> list[float]:
 
 def standardised(values: NDArray[Any], how: str) -> NDArray[Any]:
     """Standardise the scores of each run in one list, `(n, f)`."""
-    if how == "none":
+    if how == "none" or not len(values):
         return values
     values = values.astype(np.float64)
     low, high = values.min(0), values.max(0)
