@@ -293,6 +293,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
     """
     if isinstance(value, Tensor):
         return value
+    given = value
     try:
         # PyTorch would read a series of pandas by its index. An array on a GPU stays on the GPU.
         if hasattr(value, "__array__") and not hasattr(value, "__cuda_array_interface__"):
@@ -304,7 +305,9 @@ def as_tensor(name: str, value: Any) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         ragged = isinstance(value, list | tuple) and len({len(each) for each in value if hasattr(each, "__len__")}) > 1
         hint = "lists of different lengths (join them and give offsets, or pad them and give a mask)"
-        bad_type(name, "be a tensor or an array of numbers", hint if ragged else _type_name(value))
+        frame = "a data frame (give one of its columns; measure_run takes a run and qrels as data frames)"
+        other = frame if hasattr(given, "columns") else _type_name(value)
+        bad_type(name, "be a tensor or an array of numbers", hint if ragged else other)
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> bool:

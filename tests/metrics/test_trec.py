@@ -202,6 +202,51 @@ def test_a_run_and_qrels_may_be_paths_and_are_not_swapped(tmp_path):
         measure_run({"q": {"d": 1.0}}, {"q": {"d": float("nan")}}, "AP")
 
 
+FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "polars lazy": "LazyFrame", "pyarrow": "table"}
+
+
+@pytest.mark.parametrize("package", FRAMES)
+def test_a_run_and_qrels_may_be_data_frames(package):
+    table = getattr(pytest.importorskip(package.split()[0]), FRAMES[package])
+    run, qrels = random_judged_run(4)
+    rows = [(int(q[1:]), d, score) for q, each in run.items() for d, score in each.items()]
+    judged = [(int(q[1:]), d, label) for q, each in qrels.items() for d, label in each.items()]
+    expected = measure_run(run, qrels, ["AP", "nDCG@5"], bootstrap=0).means
+    for names, others in (
+        (("query_id", "doc_id", "score"), ("query_id", "doc_id", "relevance")),
+        (("qid", "docno", "score"), ("qid", "docno", "label")),
+        (("q_id", "doc_id", "score"), ("q_id", "doc_id", "score")),
+    ):
+        frame = table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+        labels = table(dict(zip(others, map(list, zip(*judged, strict=True)), strict=True)))
+        assert measure_run(frame, labels, ["AP", "nDCG@5"], bootstrap=0).means == pytest.approx(expected)
+        texts = {query.removeprefix("q"): each for query, each in qrels.items()}
+        assert measure_run(frame, texts, "AP", bootstrap=0)["AP"] == pytest.approx(expected["AP"])
+
+
+def test_ids_and_columns_of_data_frames_are_checked():
+    table = pytest.importorskip("pandas").DataFrame
+    run = {"qid": [1.0, 2.0], "docno": ["a", "b"], "score": [1.0, 0.5]}
+    qrels = {"1": {"a": 1}, "2": {"c": 1}}
+    assert measure_run(table(run), qrels, "P@1").values["P@1"].tolist() == [1.0, 0.0]
+    for changed, message in (
+        ({"qid": [1.0, float("nan")]}, r"column 'qid' must have an id in each row, text or an integer; got nan"),
+        ({"qid": [1.0, 2.0**53]}, r"column 'qid' must have an id in each row, .*; got 9007199254740992.0"),
+        ({"qid": [1, 1], "docno": ["a", "a"]}, "run must have one row per query and document; got document 'a' of"),
+        ({"score": ["high", "low"]}, "column 'score' must contain numbers; got 'high'"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            measure_run(table(run | changed), qrels, "AP")
+    with pytest.raises(
+        ValueError, match=r"run must have a column of documents \(doc_id, .*; got the columns qid, score"
+    ):
+        measure_run(table({"qid": [1], "score": [1.0]}), qrels, "AP")
+    with pytest.raises(TypeError, match=r"qrels must be \{query: .*, a data frame or the path of a file; got list"):
+        measure_run(table(run), [1], "AP")
+    with pytest.raises(TypeError, match=r"scores must be a tensor .*; got a data frame \(give one of its columns"):
+        evaluate(table(run), table(run), "AP")
+
+
 def test_command_compares_runs(tmp_path, command):
     run, qrels = random_judged_run(4)
     other = {query: {document: -score for document, score in each.items()} for query, each in run.items()}

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from rankgrad.atomic_files import write_bytes
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import to_padded
 from rankgrad.metrics.evaluate import Evaluation, named, summarise, values_of
 from rankgrad.metrics.metric import Metric
 from rankgrad.metrics.ranked_lists import nan_scores, rank_padded
+from rankgrad.metrics.run_frames import LABEL, SCORE, is_frame, run_of_frame
 from rankgrad.spec import show
 
 Run = dict[str, dict[str, float]]
@@ -121,8 +122,8 @@ def to_run(scores: Any, offsets: Any, queries: Iterable[Any], ids: Sequence[Any]
 
 
 def measure_run(
-    run: Mapping[str, Mapping[str, float]] | PathLike,
-    qrels: Mapping[str, Mapping[str, int]] | PathLike,
+    run: Mapping[str, Mapping[str, float]] | PathLike | Any,
+    qrels: Mapping[str, Mapping[str, int]] | PathLike | Any,
     metrics: Iterable[str | Metric] | str | Metric,
     *,
     complete: bool = False,
@@ -139,8 +140,10 @@ def measure_run(
     a list without documents. `ndcg_cut` of trec_eval has linear gain: use `nDCG(gain='linear')@10`.
 
     Args:
-        run: `{query: {document: score}}`, or the path of a run.
-        qrels: `{query: {document: label}}`, or the path of qrels; labels are integers.
+        run: `{query: {document: score}}`, the path of a run, or a data frame with the columns `query_id`, `doc_id` and
+            `score`, or with the names of PyTerrier or ranx. Ids in frames are text or integers; they become text.
+        qrels: `{query: {document: label}}`, the path of qrels, or a data frame with the columns `query_id`, `doc_id`
+            and `relevance` (or `label`); labels are integers.
         metrics: specs such as `"nDCG@10"`, or `Metric` values.
         complete: True to also measure queries that are only in qrels.
         bootstrap: number of bootstrap resamples of the queries. With 0, both ends of an interval are equal to the mean.
@@ -151,8 +154,8 @@ def measure_run(
         >>> measure_run({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1, "c": 1}}, ["AP", "R@10"], bootstrap=0).means
         {'AP': 0.25, 'R@10': 0.5}
     """
-    run = read_run(run) if isinstance(run, str | os.PathLike) else run
-    qrels = read_qrels(qrels) if isinstance(qrels, str | os.PathLike) else qrels
+    run = _given("run", run, read_run, SCORE)
+    qrels = _given("qrels", qrels, read_qrels, LABEL)
     if odd := [label for labels in qrels.values() for label in labels.values() if not float(label).is_integer()]:
         bad_value("qrels", "contain integer labels (are the run and the qrels swapped?)", odd[0])
     queries = tuple(query for query in qrels if complete or query in run)
@@ -174,6 +177,18 @@ def measure_run(
     missing = nan_scores(scores)
     values = values_of(ranked, chosen)
     return summarise(values, chosen, bootstrap, seed, confidence, queries=queries, missing=missing)
+
+
+def _given(name: str, value: Any, read: Callable[[PathLike], Any], columns: tuple[str, ...]) -> Any:
+    """Return a run or qrels of `measure_run` as a dictionary."""
+    if isinstance(value, str | os.PathLike):
+        return read(value)
+    if is_frame(value):
+        return run_of_frame(name, value, columns)
+    if not isinstance(value, Mapping):
+        form = "{query: {document: number}}, a data frame or the path of a file"
+        bad_type(name, f"be {form}", type(value).__name__)
+    return value
 
 
 def _padded(flat: np.ndarray, lengths: list[int]) -> tuple[Tensor, Tensor]:

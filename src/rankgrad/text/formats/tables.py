@@ -18,7 +18,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _IDS = ("id", "_id")
 _TEXTS = ("text", "body", "contents", "content", "passage", "abstract", "document")
 _DOCUMENT = ("doc_id", "docid", "docno", "document_id", "doc-id", "document-id", "pid", "passage_id")
-_QUERY = ("query_id", "qid", "query-id", "queryid", "topic_id")
+_QUERY = ("query_id", "qid", "q_id", "query-id", "queryid", "topic_id")
 # Names of the columns that are found without an option, best first.
 KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
     "documents": {
