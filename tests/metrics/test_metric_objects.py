@@ -101,10 +101,13 @@ def test_parse(text, metric):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("HR@10", "metric must be a known name; got 'HR'; did you mean 'Success' (1 for a list with a relevant"),
+        ("HitRate@10", "metric must be a known name; got 'HitRate'; did you mean 'Success' (1 for a list with a"),
+        ("hit_rate@5", "metric must be a known name; got 'hit_rate'; did you mean 'Success' (1 for a list with a"),
         ("nDGC@10", "metric must be a known name; got 'nDGC'; did you mean 'nDCG'?"),
         (
-            "hitrate@5",
-            "metric must be a known name; got 'hitrate'; known: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ",
+            "bpref@5",
+            "metric must be a known name; got 'bpref'; known: nDCG, DCG, RR, AP, P, R, Success, ERR, RBP, ",
         ),
         ("nDCG@", "metric must have an integer from 1 to 2147483647 after @; got 'nDCG@'"),
         ("nDCG@-1", "metric must have an integer from 1 to 2147483647 after @; got 'nDCG@-1'"),

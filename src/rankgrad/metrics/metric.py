@@ -43,6 +43,7 @@ KINDS: Mapping[str, MetricKind] = MappingProxyType(
 )
 _ALIASES = {"mrr": "RR", "map": "AP", "precision": "P", "recall": "R"}
 _KNOWN = {name.lower(): name for name in KINDS} | _ALIASES
+_HIT_RATES = ("hr", "hit", "hits", "hitrate", "hitratio")  # not aliases: some papers mean the recall by it
 _SHARED = {"empty": "zero", "ties": "stable"}
 
 
@@ -184,6 +185,9 @@ def parse_metric(text: "str | Metric") -> Metric:
 @lru_cache(maxsize=1000)
 def _parse(text: str) -> Metric:
     name, k, options = spell("metric", text, keep_case=True)
+    if name.lower().replace("_", "") in _HIT_RATES:
+        meaning = "1 for a list with a relevant document in the first k, otherwise 0"
+        bad_value("metric", "be a known name", f"{name!r}; did you mean 'Success' ({meaning})?")
     if name.lower() not in _KNOWN:
         one_of("metric", name, [*KINDS, "MRR", "MAP", "Precision", "Recall"])
     return Metric(_KNOWN[name.lower()], k, tuple(options.items()))
