@@ -199,7 +199,16 @@ def test_pretrained_encoders_rerank(made, cross, tmp_path):
 def test_search_fuses_and_keeps_embeddings(made, tmp_path, monkeypatch):
     words = ("search", made.index, "--encoder", made.encoder, "--device", "cpu", "--k", 20)
     text(*words, "--keep", "--out", tmp_path / "dense.txt")
-    monkeypatch.setattr("rankgrad.cli.text.text_models._encoded", lambda *_: pytest.fail("documents were encoded"))
+    again = ("rerank", made.encoder, made.index, "--device", "cpu", "--run", made.bm25, "--out")
+    shutil.move(made.index / "embeddings", tmp_path)
+    text(*again, tmp_path / "encoded.txt")
+    shutil.move(tmp_path / "embeddings", made.index)
+    text("rerank", made.model, made.index, "--out", tmp_path / "other.txt")  # another encoder encodes the documents
+    for name in ("cli.text.text_models._encoded", "text.bi_encoder.BiEncoder._document_inputs"):
+        monkeypatch.setattr(f"rankgrad.{name}", lambda *_: pytest.fail("documents were encoded"))
+    text(*again, tmp_path / "kept.txt")
+    for query, scores in read_run(tmp_path / "encoded.txt").items():
+        assert read_run(tmp_path / "kept.txt")[query] == pytest.approx(scores, abs=1e-4)
     text(*words, "--fuse", "--out", tmp_path / "fused.txt")
     text("search", made.index, "--k", 20, "--out", tmp_path / "bm25.txt")
     expected = fuse([read_run(tmp_path / "bm25.txt"), read_run(tmp_path / "dense.txt")])
@@ -217,7 +226,7 @@ def test_kept_embeddings_and_scores_are_of_the_same_texts(made):
     for change in ({}, {"titles": documents.titles[::-1]}, {"texts": documents.texts[::-1]}):
         collection = replace(made.collection, documents=replace(documents, **change))
         identity = scoring._identity(ranker.fitted(), candidate_lists(collection, first))
-        found.add((_key(collection, ranker), json.dumps(identity)))
+        found.add((_key(collection, ranker.fitted()), json.dumps(identity)))
     assert [len(set(each)) for each in zip(*found, strict=True)] == [3, 3]
 
 

@@ -32,7 +32,7 @@ def rerank(
     from rankgrad.cli.text.first_stage import first_stage, fused
     from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.cli.text.scoring import partial_file, score_in_blocks
-    from rankgrad.cli.text.text_models import load_text_model
+    from rankgrad.cli.text.text_models import kept_embeddings, load_text_model
     from rankgrad.errors import bad_value
     from rankgrad.metrics import write_run
     from rankgrad.text import candidate_lists, to_run
@@ -54,15 +54,16 @@ def rerank(
         data = candidate_lists(collection, first, depth=depth)
     try:
         with telling():
-            found = to_run(data, score_in_blocks(scorer, data, out))
+            known = kept_embeddings(folder, collection, scorer)
+            found = to_run(data, score_in_blocks(scorer, data, out, known))
     except KeyboardInterrupt:
         if is_first():
             kept = partial_file(out).is_file()
             typer.echo(f"\nStopped. {'The same command resumes.' if kept else 'No scores were saved.'}", err=True)
         raise typer.Exit(130) from None
     if fuse:
-        known = {query: {each: first[query][each] for each in scores} for query, scores in found.items()}
-        found = fused([known, found], depth)
+        given = {query: {each: first[query][each] for each in scores} for query, scores in found.items()}
+        found = fused([given, found], depth)
     write_run(out, found, tag)
     partial_file(out).unlink(missing_ok=True)
     messages().print(f"{len(data.labels):,} documents of {len(data):,} queries: {out}", markup=False)

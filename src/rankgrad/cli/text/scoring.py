@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rankgrad.text.model import TextModel
 
 PAIRS = 1024  # pairs of query and document per block
+ROWS = 65_536  # pairs whose vectors are multiplied at once
 
 
 def partial_file(out: Path) -> Path:
@@ -18,7 +19,9 @@ def partial_file(out: Path) -> Path:
     return out.with_name(f"{out.name}.partial")
 
 
-def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None) -> "NDArray[Any]":
+def score_in_blocks(
+    model: "TextModel", data: "Dataset", out: Path | None = None, embeddings: Any = None
+) -> "NDArray[Any]":
     """Score the lists of a text data set in blocks, and return one score per document.
 
     After writing `out`, the caller must remove `partial_file(out)`. A bi-encoder encodes each text once. Therefore, an
@@ -28,6 +31,7 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
         model: text ranker.
         data: text data set.
         out: file that the caller will write; None to write no file with the scores of complete blocks.
+        embeddings: embeddings of all documents by this bi-encoder, from `kept_embeddings`; None to compute them.
     """
     import numpy as np
 
@@ -38,6 +42,8 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
     from rankgrad.training.model import list_ranges
 
     if isinstance(model.network, BiEncoder) and model.network.tokeniser.passages != "best":
+        if embeddings is not None:
+            return _cosines(model, data, embeddings)
         with Progress("encoding", every=10) as progress:
             return model.score_lists(data, lambda done, count: progress.at("blocks of documents encoded", done, count))
     ranges = [*list_ranges(data.offsets, PAIRS)]
@@ -62,6 +68,27 @@ def score_in_blocks(model: "TextModel", data: "Dataset", out: Path | None = None
                     lines.write(json.dumps(scores[rows].tolist()) + "\n")
             progress.at("blocks of lists scored", number + 1, len(ranges))
     return scores
+
+
+def _cosines(model: "TextModel", data: "Dataset", embeddings: Any) -> "NDArray[Any]":
+    """Return the scores of a bi-encoder for lists whose documents are already encoded. Only the queries are encoded."""
+    import numpy as np
+    import torch
+
+    from rankgrad.text.bi_encoder import BiEncoder
+    from rankgrad.text.collection import collection_of
+    from rankgrad.text.model import pairs_of
+
+    assert isinstance(model.network, BiEncoder)
+    pairs, texts = pairs_of(data), collection_of(data).queries
+    queries, query = np.unique(pairs[:, 0], return_inverse=True)
+    with torch.inference_mode(), model.precision():
+        asked = model.network.eval().vectors([texts.full(number) for number in queries], documents=False)
+    vectors, scores = asked.float().cpu().numpy(), np.empty(len(pairs), dtype=np.float32)
+    for start in range(0, len(pairs), ROWS):
+        rows = slice(start, start + ROWS)
+        scores[rows] = np.einsum("ij,ij->i", vectors[query[rows]], embeddings[pairs[rows, 1]])
+    return scores / np.float32(model.network.temperature)
 
 
 def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:

@@ -109,18 +109,27 @@ def embeddings_of(folder: "IndexFolder", collection: "Collection", ranker: "BiEn
     import numpy as np
 
     from rankgrad.atomic_files import writing
+
+    found = kept_embeddings(folder, collection, ranker.fitted())
+    if found is None:
+        found = _encoded(collection, ranker)
+        if keep:
+            with writing(_embeddings_path(folder, collection, ranker.fitted())) as file:
+                np.save(file, found, allow_pickle=False)
+    return found
+
+
+def kept_embeddings(folder: "IndexFolder", collection: "Collection", model: "TextModel") -> Any:
+    """Return the embeddings of all documents that `rankgrad text search --keep` saved for this model, or None."""
+    import numpy as np
+
     from rankgrad.cli.text.index_folder import EMBEDDINGS
 
-    path = folder.path / EMBEDDINGS / f"{_key(collection, ranker)}.npy"
-    if path.is_file():
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-        if found.ndim == 2 and len(found) == len(collection.documents):
-            return found
-    found = _encoded(collection, ranker)
-    if keep:
-        with writing(path) as file:
-            np.save(file, found, allow_pickle=False)
-    return found
+    if not (folder.path / EMBEDDINGS).is_dir():
+        return None
+    path = _embeddings_path(folder, collection, model)
+    found = np.load(path, mmap_mode="r", allow_pickle=False) if path.is_file() else None
+    return found if found is not None and found.ndim == 2 and len(found) == len(collection.documents) else None
 
 
 def _encoded(collection: "Collection", ranker: "BiEncoderRanker") -> "NDArray[Any]":
@@ -138,12 +147,20 @@ def _encoded(collection: "Collection", ranker: "BiEncoderRanker") -> "NDArray[An
     return np.concatenate(parts)
 
 
-def _key(collection: "Collection", ranker: "BiEncoderRanker") -> str:
+def _embeddings_path(folder: "IndexFolder", collection: "Collection", model: "TextModel") -> Path:
+    from rankgrad.cli.text.index_folder import EMBEDDINGS
+
+    return folder.path / EMBEDDINGS / f"{_key(collection, model)}.npy"
+
+
+def _key(collection: "Collection", model: "TextModel") -> str:
     """Return the name of the file with the embeddings of these documents by this encoder."""
     from rankgrad.cli.text.index_folder import fingerprint
+    from rankgrad.text import TextSettings
 
-    settings = {name: str(getattr(ranker.settings, name)) for name in ("max_length", "passages", "max_document")}
-    return fingerprint([ranker.fitted().weights_hash(), *settings.values(), collection.documents.content_hash])
+    settings = TextSettings.of(model.settings)
+    options = [str(getattr(settings, name)) for name in ("max_length", "passages", "max_document")]
+    return fingerprint([model.weights_hash(), *options, collection.documents.content_hash])
 
 
 def _classifies(name: str) -> bool:
