@@ -259,7 +259,9 @@ def test_command_compares_runs(tmp_path, command):
     assert [each["metrics"]["AP"]["mean"] for each in read["runs"].values()] == pytest.approx(means, abs=1e-4)
     assert read["tests"][0]["difference"] == pytest.approx(means[1] - means[0])
     assert 0 <= read["tests"][0]["p"] <= 1
-    assert "paired t-test" in command(*arguments).output
+    told = command(*arguments, "-m", "nDCG@5", "-m", "nDCG(gain='linear')@5").output
+    assert "paired t-test" in told
+    assert "nDCG@5: gain exp, nDCG(gain='linear')@5: gain linear" in told
     failed = command(*arguments[:-1], tmp_path / "run")
     assert str(failed.exception).startswith("against must be other runs than the first")
 

@@ -80,7 +80,11 @@ def print_comparison(found: TextRunComparison, console: "Console | None" = None)
         tests.append((each.metric, each.run, f"{each.difference:+.4f}", interval, _p(each.p), _p(each.holm)))
     number = f"{len(others)} comparison{'s' if len(others) > 1 else ''}"
     note = f"change from {first} on {found.queries:,} queries; paired t-test; Holm's correction for {number}"
-    print_names(("metric", "run", "change", "95% interval", "p", "p (Holm)"), tests, [f"{note} per metric"], console)
+    gains = [
+        f"{metric}: gain {found.results[first].conventions[metric]['gain']}" for metric in metrics if "DCG" in metric
+    ]
+    notes = [f"{note} per metric", *([", ".join(gains)] if gains else [])]
+    print_names(("metric", "run", "change", "95% interval", "p", "p (Holm)"), tests, notes, console)
 
 
 def _p(p: float) -> str:

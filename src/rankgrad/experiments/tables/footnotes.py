@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rankgrad.data.evaluation import AS_TREC_EVAL
-from rankgrad.metrics import parse_metric
+from rankgrad.metrics import Metric, parse_metric
 
 if TYPE_CHECKING:
     from rankgrad.experiments.recipes.reader import Significance
@@ -47,16 +48,21 @@ def footnotes(table: "Table", recipe: "Recipe") -> Iterator[str]:
 
 
 def short(metric: str, among: Sequence[str]) -> str:
-    """Return the name of a metric for notes and tables, without its options if no other metric has the same name.
+    """Return the name of a metric for notes and tables, with its gain but without its other options.
 
-    Otherwise, the name with the options is returned.
+    If another metric has the same name, the name with all options is returned.
 
     Example:
-        >>> short("nDCG(gain='linear')@10", ["nDCG(gain='linear')@10", "nDCG@5"])
-        'nDCG@10'
+        >>> short("nDCG(gain='linear', ties='trec')@10", ["nDCG(gain='linear', ties='trec')@10", "nDCG@10"])
+        "nDCG(gain='linear')@10"
     """
-    names = [each.name + ("" if each.k is None else f"@{each.k}") for each in map(parse_metric, (metric, *among))]
+    names = [str(_with_gain_only(parse_metric(each))) for each in (metric, *among)]
     return names[0] if names[1:].count(names[0]) == 1 else metric
+
+
+def _with_gain_only(metric: Metric) -> Metric:
+    """Return the metric without options other than the gain: with another gain, nDCG has very different values."""
+    return replace(metric, settings=tuple(each for each in metric.settings if each[0] == "gain"))
 
 
 def _averaged(table: "Table", kind: str, seeds: Mapping[str, tuple[int, ...]]) -> str:
