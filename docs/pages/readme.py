@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad import losses
+from rankgrad.kernels.op import FUSED
 
 from . import auto, peers
 from .leaderboard import leading
@@ -51,6 +52,7 @@ def page() -> str:
     return fill(
         "readme",
         losses=str(len(losses.__all__)),
+        fused=str(len(FUSED)),
         seconds=str(SECONDS),
         seeds=str(len({record["seed"] for record in shown})),
         auto_commit=records[0]["versions"]["commit"],

@@ -75,6 +75,16 @@ def test_links_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_first_commands_of_the_readme_work_in_a_clone():
+    """No package index has rankgrad: nothing that a reader types first may need one that does."""
+    first = re.search(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    assert [*re.findall(r"^make (\w+)", first, re.MULTILINE)] == ["demo", "test"]
+    assert {"demo", "test"} < set(targets)
+    pages = [ROOT / "README.md", *(page for page in DOCS.rglob("*.md") if page.name != "changelog.md")]
+    assert [page for page in pages if re.search(r"pip install rankgrad\b", page.read_text())] == []
+
+
 def test_links_of_the_readme_lead_somewhere():
     text = (ROOT / "README.md").read_text()
     addresses = dict(re.findall(r"^\[([\w-]+)\]: (\S+)$", text, re.MULTILINE))

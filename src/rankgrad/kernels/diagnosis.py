@@ -8,7 +8,7 @@ import torch
 
 from rankgrad.backend import current
 from rankgrad.backend import native as native_wanted
-from rankgrad.kernels.op import FAMILIES
+from rankgrad.kernels.op import FUSED
 
 
 class KernelState(NamedTuple):
@@ -29,7 +29,7 @@ def _cpu() -> tuple[str, str]:
         return "plain", "RANKGRAD_BACKEND is plain"
     if find_spec("numba") is None:
         return "none", "Numba is not installed: install rankgrad again"
-    return "fused", f"Numba {version('numba')} compiles the kernels of {len(FAMILIES)} losses; other losses are plain"
+    return "fused", f"Numba {version('numba')} compiles the kernels of {len(FUSED)} losses; other losses are plain"
 
 
 def _gpu() -> tuple[str, str]:
@@ -41,7 +41,11 @@ def _gpu() -> tuple[str, str]:
         return "plain", "RANKGRAD_BACKEND is plain"
     if find_spec("triton") is None:
         return "plain", "Triton is not installed"
-    return "fused", f"Triton {version('triton')} compiles the kernels of {len(FAMILIES)} losses; other losses are plain"
+    # FastSort has a kernel only for the CPU.
+    return (
+        "fused",
+        f"Triton {version('triton')} compiles the kernels of {len(FUSED) - 1} losses; other losses are plain",
+    )
 
 
 def _native() -> tuple[str, str]:

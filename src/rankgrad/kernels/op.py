@@ -49,6 +49,7 @@ FAMILIES = {
     "unique_softmax": "listwise",
     "xe_ndcg": "listwise",
 }
+FUSED = {*FAMILIES, "approx_ndcg"}  # losses with a kernel, in lower case; ApproxNDCG uses the kernel of LearnDCG
 
 Outputs = tuple[Tensor, Tensor, Tensor, Tensor]
 
