@@ -415,6 +415,13 @@ def test_errors_name_the_file_the_line_and_the_fix(tmp_path, files, error):
         rg.text.load(write(tmp_path, files))
 
 
+def test_labels_in_the_folder_of_an_index_were_checked_before(tmp_path):
+    """Indexes of older versions are loaded, also if their labels are of no use."""
+    write(tmp_path, {f"collection/{name}": text for name, text in ASKED.items()})
+    write(tmp_path, {"collection/qrels.txt": "q 0 d1 0\nq 0 d2 0\n", "index.json": "{}"})
+    assert rg.text.load(tmp_path).qrels == {"q": {"d1": 0, "d2": 0}}
+
+
 def test_a_cut_gzip_file_is_an_error(tmp_path):
     text = "".join(f"d{number}\t{hash(str(number))}\n" for number in range(2000))
     (tmp_path / "documents.tsv.gz").write_bytes(gzip.compress(text.encode())[:-2000])
