@@ -1,14 +1,17 @@
 """`rankgrad convert` as it is typed."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 import typer
+from programs import run_here
 from typer.testing import CliRunner
 
 from rankgrad.cli.convert import convert
-from rankgrad.data.cache import open_cache
+from rankgrad.data import cache as caches
+from rankgrad.data.cache import CacheError, open_cache
 
 TEXT = "1 qid:a 1:0.5 2:nan # d1\n0 qid:b 1:1 # d2\n\n1 qid:a 1:2 # d3\n"
 
@@ -44,9 +47,30 @@ def test_several_files_and_no_docids(run, tmp_path):
     parts = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for place, part in enumerate(parts):
         part.write_text(f"0 qid:{place} 1:1 # d\n")
-    result = run(*parts, tmp_path / "cache", "--no-docids", "--verify")
+    result = run(*parts, tmp_path / "cache", "--no-docids")
     assert f"2 documents in 2 lists, 1 feature, from 2 files, {parts[0]} first" in result.output
     assert open_cache(tmp_path / "cache").docids is None
+
+
+def test_verify_checks_all_of_a_cache_in_every_command(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(caches, "_END", 128)
+    monkeypatch.setattr(caches, "_SETTLED", -1)
+    source.write_text("".join(f"{row % 2} qid:{row // 9} 1:{row} 2:0.5\n" for row in range(90)))
+    cache, model = tmp_path / "cache", tmp_path / "model"
+    run_here("convert", source, cache)
+    run_here("train", "--data", cache, "--epochs", 1, "--model", "linear", "--out", model)
+    features = bytearray((cache / "features.npy").read_bytes())
+    features[400] ^= 1
+    (cache / "features.npy").write_bytes(features)
+    manifest = json.loads((cache / "manifest.json").read_text())
+    del manifest["sha256"]
+    manifest["arrays"]["features"]["state"] = caches._state(cache / "features.npy")  # as a failing disk leaves it
+    (cache / "manifest.json").write_text(json.dumps(manifest))
+    for command in (("inspect", cache), ("evaluate", model, "--data", cache)):
+        run_here(*command)
+        with pytest.raises(CacheError, match=r"features\.npy is damaged"):
+            run_here(*command, "--verify")
+    assert "written" in run_here("convert", "--verify", source, cache)
 
 
 def test_what_is_wrong_is_said(run, source, tmp_path):

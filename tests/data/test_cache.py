@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -214,18 +215,63 @@ def test_half_a_manifest_is_noticed(folder):
         open_cache(folder)
 
 
-def test_a_flipped_bit_in_the_middle_needs_verify(source, folder, monkeypatch):
-    monkeypatch.setattr(caches, "_END", 256)
-    read_letor(source, cache=folder, missing=0.0)  # other options: written again, with these short ends
-    path = folder / "features.npy"
-    data = bytearray(path.read_bytes())
+def damage_middle(folder, name="features"):
+    """Flip a bit between the ends of a file; size and modification time do not change."""
+    path = folder / f"{name}.npy"
+    before, data = path.stat(), bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("place", ["in place", "copied", "of version 0.2", "already open"])
+def test_a_flipped_bit_in_the_middle_is_noticed(source, folder, monkeypatch, place):
+    monkeypatch.setattr(caches, "_END", 256)
+    read_letor(source, cache=folder, missing=0.0)  # other options: written again, with these short ends
+    if place == "of version 0.2":
+        manifest = json.loads((folder / "manifest.json").read_text())
+        edit(arrays={k: {n: v[n] for n in ("size", "ends", "sha256")} for k, v in manifest["arrays"].items()})(
+            folder / "manifest.json"
+        )
+    if place == "already open":
+        time.sleep(0.11)
+        open_cache(folder)
+    damage_middle(folder)
+    if place == "copied":
+        folder = shutil.copytree(folder, folder.with_name("copy"))
+    with pytest.raises(CacheError, match=r"features\.npy is damaged; expected"):
+        open_cache(folder)
+    assert_same(read_letor(source, cache=folder, missing=0.0), read_letor(source))
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_all_of_a_cache_is_read_once_after_each_change(source, folder, monkeypatch, copied):
+    monkeypatch.setattr(caches, "_END", 256)
+    monkeypatch.setattr(caches, "_SETTLED", -1)  # this cache is written in less than a tick
+    read_letor(source, cache=folder, missing=0.0)
+    if copied:
+        folder = shutil.copytree(folder, folder.with_name("copy"))
+    hashed, read = caches._hash, []
+    monkeypatch.setattr(caches, "_hash", lambda path: read.append(path.name) or hashed(path))
+    counts = []
+    for options in ({}, {}, {"verify": True}):
+        open_cache(folder, **options)
+        counts.append(read.count("features.npy"))
+    assert counts == ([1, 1, 2] if copied else [0, 0, 1])
+
+
+def test_verify_notices_damage_that_leaves_no_trace_in_the_times(source, folder, monkeypatch):
+    monkeypatch.setattr(caches, "_END", 256)
+    monkeypatch.setattr(caches, "_SETTLED", -1)
+    read_letor(source, cache=folder, missing=0.0)
+    damage_middle(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["arrays"]["features"]["state"] = caches._state(folder / "features.npy")  # as if nothing was written
+    edit(arrays=manifest["arrays"])(folder / "manifest.json")
     open_cache(folder)
     with pytest.raises(CacheError, match=r"features\.npy is damaged"):
         open_cache(folder, verify=True)
-    repaired = read_letor(source, cache=folder, missing=0.0, verify=True)
-    assert_same(repaired, read_letor(source))
+    assert_same(read_letor(source, cache=folder, missing=0.0, verify=True), read_letor(source))
 
 
 @pytest.mark.parametrize("change", ["longer", "touched", "same size and time"])

@@ -51,14 +51,15 @@ def _start(
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
     debug: shared_options.Debug = False,
+    verify: shared_options.Verify = False,
     custom_modules: shared_options.Import = None,
 ) -> None:
     """Train rankers on the metric they are judged by.
 
-    --quiet, --verbose, --debug and --import are also allowed after the command name.
+    --quiet, --verbose, --debug, --verify and --import are also allowed after the command name.
     """
     names_of(context)
-    shared_options.begin(quiet, verbose, debug, custom_modules)
+    shared_options.begin(quiet, verbose, debug, verify, custom_modules)
 
 
 for _command in COMMANDS:

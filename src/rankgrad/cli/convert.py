@@ -1,4 +1,4 @@
-"""`rankgrad convert`: converts LETOR text or a table to a cache that opens immediately."""
+"""`rankgrad convert`: converts LETOR text or a table to a cache, which opens immediately."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -28,7 +28,6 @@ def convert(
     ] = None,
     missing: FileMissing = None,
     docids: Annotated[bool, typer.Option(help="Use comments as document ids.")] = True,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash complete files to check an existing cache.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Convert LETOR text or a table to a memory-mapped cache, and print a summary.
@@ -39,6 +38,7 @@ def convert(
     """
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.json_output import messages, print_json
+    from rankgrad.cli.shared_options import options as shared
     from rankgrad.data.letor.reader import read_letor
     from rankgrad.data.tables.files import format_of
     from rankgrad.data.tables.reader import read_columns
@@ -58,7 +58,7 @@ def convert(
             "regroup": table.regroup,
             "missing": file_fill(missing),
             "cache": cache,
-            "verify": verify,
+            "verify": shared.verify,
         }
         options |= {"report": found.append, "progress": progress}
         if tables:

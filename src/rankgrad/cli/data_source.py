@@ -96,6 +96,7 @@ class DataSource:
                 number of features of the model.
             labelled: True if a table must have labels.
         """
+        from rankgrad.cli.shared_options import options
         from rankgrad.data.loading import load
 
         if self.is_single:
@@ -107,7 +108,7 @@ class DataSource:
             "feature_names": None if model is None else model.feature_names,
             "categories": categories_by_name(model),
         }
-        found = load(self.data, holdout=0.0, **given)
+        found = load(self.data, holdout=0.0, verify=options.verify, **given)
         parts = {part: data for part in PARTS if (data := getattr(found, part)) is not None}
         return self._encoded(self._widened(parts, model), model)
 
@@ -144,13 +145,15 @@ class DataSource:
             warnings.warn(f"{self.data} has {width} features, but {needs}", stacklevel=4)
 
     def _read_single(self, model: "TrainedModel | None", labelled: bool) -> "Dataset":
+        from rankgrad.cli.shared_options import options as shared
         from rankgrad.data import Columns, open_cache, read_letor
         from rankgrad.data.tables.reader import read_columns
 
         fill = self.fill_for(model)
         options: dict[str, Any] = {"missing": "error" if fill is None else fill, "cache": self.cache}
+        options |= {"verify": shared.verify}
         if self.is_cache:
-            return open_cache(self.data)
+            return open_cache(self.data, verify=shared.verify)
         if not self.is_table:
             features = None if model is None else model.features
             seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""Options that are allowed before and after every command name: `--quiet`, `--verbose`, `--debug` and `--import`."""
+"""Options that are allowed before and after every command name, such as `--quiet` and `--debug`."""
 
 import os
 import platform
@@ -20,14 +20,15 @@ class SharedOptions:
     quiet: bool = False  # True: no progress and no messages
     verbose: bool = False  # True: also details, on standard error
     debug: bool = False  # True: an error is shown with its traceback
+    verify: bool = False  # True: caches of data sets are checked by hashes of complete files
 
 
 options = SharedOptions()
 
 
-def begin(quiet: bool, verbose: bool, debug: bool, custom_modules: Sequence[str] | None) -> None:
+def begin(quiet: bool, verbose: bool, debug: bool, verify: bool, custom_modules: Sequence[str] | None) -> None:
     """Set the shared options to the values that were given before the name of the command."""
-    options.quiet, options.verbose, options.debug = quiet, verbose, debug
+    options.quiet, options.verbose, options.debug, options.verify = quiet, verbose, debug, verify
     import_modules(custom_modules)
 
 
@@ -55,6 +56,7 @@ def _switch(name: str, help: str) -> tuple[Any, Any]:
 Quiet, _quiet = _switch("quiet", "Print only warnings, errors and the results of commands that measure, list or score.")
 Verbose, _verbose = _switch("verbose", "Also print details: versions, settings, times.")
 Debug, _debug = _switch("debug", "Print the traceback of an error.")
+Verify, _verify = _switch("verify", "Check caches of data sets, and their source files, by hashes of complete files.")
 _IMPORT: dict[str, Any] = {"help": "Module that registers a kind of ranker; repeatable.", "metavar": "<str>"}
 Import = Annotated[list[str] | None, typer.Option("--import", **_IMPORT)]
 _import = Annotated[
@@ -65,6 +67,7 @@ _AFTER: dict[str, tuple[Any, Any]] = {
     "quiet": (_quiet, False),
     "verbose": (_verbose, False),
     "debug": (_debug, False),
+    "verify": (_verify, False),
     "custom_modules": (_import, None),
 }
 

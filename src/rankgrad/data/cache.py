@@ -2,8 +2,10 @@
 
 A cache is written to a temporary folder in the same parent folder. Then the temporary folder is renamed, so a cache is
 either complete or absent. When a cache is opened, the files of the cache and the source files are checked. The check
-compares the size of each file, and a hash of its first and last megabyte. With `verify=True`, the check also compares a
-hash of each complete file. A cache cannot run code, because arrays are loaded without pickle, and the manifest is JSON.
+compares the size of each file, and a hash of its first and last megabyte. For a file of the cache, it also compares a
+hash of the complete file, unless this was done since the last change of the file: its inode and times are those that
+the manifest records, or those that this process has seen. With `verify=True`, the check compares a hash of each
+complete file. A cache cannot run code, because arrays are loaded without pickle, and the manifest is JSON.
 """
 
 import errno
@@ -33,6 +35,7 @@ FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"
 ARRAYS = ("features", "labels", "offsets", "qids", "docids", "weights", "rows")  # the first four are always present
 _END = 1 << 20
+_SETTLED = 10**8  # nanoseconds; a file that has just changed can change again without a new modification time
 _LARGEST_MANIFEST = 64 << 20
 _KINDS = {  # dtypes of each array
     "features": "f4",
@@ -45,6 +48,7 @@ _KINDS = {  # dtypes of each array
 }
 _ADVICE = "a folder that `rankgrad convert`, `read_letor` or `read_table` wrote"
 _log = logging.getLogger(__name__)
+_checked: set[tuple[Any, ...]] = set()  # path, state and hash of files that this process has compared completely
 
 
 class CacheError(ValueError):
@@ -64,7 +68,8 @@ def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Datas
 
     Args:
         folder: path of the cache.
-        verify: True to compare a hash of each complete file, not only of its first and last megabyte.
+        verify: True to compare a hash of each complete file. With False, only the first and last megabyte are compared
+            of a source file, and of a file of the cache that has not changed since it was compared completely.
 
     Example:
         >>> open_cache("no/such/cache")
@@ -136,7 +141,7 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
         path = folder / f"{name}.npy"
         if not path.is_file():
             raise CacheError(folder, f"{path.name} is missing")
-        if not matches(path, fingerprint, verify):
+        if not _is_whole(path, fingerprint, verify):
             raise CacheError(folder, f"{path.name} is damaged", "the content that the manifest describes")
         arrays[name] = _map(folder, name)
     names = manifest.get("feature_names")
@@ -245,6 +250,25 @@ def _hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _is_whole(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
+    """Return True if a file of a cache has this fingerprint; compare all of it once after each change of the file."""
+    state = _state(path)
+    known = (str(path.absolute()), *(state or ()), fingerprint["sha256"])
+    compared = state is not None and (fingerprint.get("state") == state or known in _checked)
+    if not matches(path, fingerprint, verify or not compared):
+        return False
+    if state is not None:
+        _checked.add(known)
+    return True
+
+
+def _state(path: Path) -> list[int] | None:
+    """Return numbers that change with the content of a file; None if it changed too recently to rely on its times."""
+    status = path.stat()
+    settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED
+    return [status.st_ino, status.st_mtime_ns, status.st_ctime_ns] if settled else None
+
+
 class Writer:
     """Writer of the files of a cache. It writes to a temporary folder."""
 
@@ -274,8 +298,15 @@ class Writer:
         """Write the manifest of the cache. This is the last step: a folder without a manifest is not a cache."""
         arrays = {}
         for key in self._names:
-            arrays[key] = file_fingerprint(self.folder / f"{key}.npy")
+            path = self.folder / f"{key}.npy"
+            large = path.stat().st_size > 2 * _END  # the hash of the ends does not cover all of it
+            if large:
+                with open(path, "rb") as file:
+                    os.fsync(file.fileno())  # otherwise a power failure could change the content, but not the state
+            arrays[key] = file_fingerprint(path)
             del arrays[key]["mtime_ns"]  # a copy of a cache has new modification times, but is valid
+            if large and (state := _state(path)) is not None:
+                arrays[key]["state"] = state
         contents = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
         if feature_names is not None:
             contents["feature_names"] = [*feature_names]

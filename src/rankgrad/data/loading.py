@@ -10,7 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts, verify
+from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts
+from rankgrad.data.benchmarks import verify as verify_facts
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.folder_layouts import SPLITS, SplitFiles, find_files, folders, has_folds
 from rankgrad.data.memory_limits import refuse_sparse, too_sparse
@@ -72,6 +73,7 @@ def load(
     feature_names: Sequence[str] | None = None,
     categories: Mapping[str, tuple[str, ...]] | None = None,
     sparse: bool = False,
+    verify: bool = False,
 ) -> Splits:
     """Load the splits of a data set; warn if a benchmark set differs from its published facts.
 
@@ -96,6 +98,7 @@ def load(
         categories: categories of the categorical columns, by column name, for tables; None for the categories of the
             training table.
         sparse: True for features as SciPy matrices in the CSR format, for LETOR text with very many features.
+        verify: True to check the caches by hashes of complete files, as in `open_cache`.
 
     Example:
         >>> load("synthetic:lists=30,features=12").train
@@ -108,7 +111,7 @@ def load(
     facts = _known(name)
     if facts is None:
         form = TableForm(columns or Columns(), feature_names, categories)
-        found = _load_folder(Path(name), fold, cache, missing, regroup, form, sparse)
+        found = _load_folder(Path(name), fold, cache, missing, regroup, form, sparse, verify)
         return hold_out(found, holdout or 0.0, seed)
     title = facts.name if fold is None else f"{facts.name} fold {fold}"
     files = _locate(facts, fold, root)
@@ -116,8 +119,8 @@ def load(
     with warnings.catch_warnings():
         if facts.missing != "error":  # the set marks missing values by a number that is too large for float32
             warnings.filterwarnings("ignore", ".*infinite values, which are counted as missing", UserWarning)
-        splits = _read(files, title, cache, fill, facts.features if facts.sparse else None, regroup, sparse)
-    verify(facts, splits, fold=fold)
+        splits = _read(files, title, cache, fill, facts.features if facts.sparse else None, regroup, sparse, verify)
+    verify_facts(facts, splits, fold=fold)
     return hold_out(splits, facts.holdout if holdout is None else holdout, seed)
 
 
@@ -270,6 +273,7 @@ def _load_folder(
     regroup: bool,
     form: TableForm,
     sparse: bool,
+    verify: bool,
 ) -> Splits:
     files, name = _folder_files(folder, fold), folder.resolve().name
     title, fill = f"{name} fold {fold}" if fold else name, "error" if missing is None else missing
@@ -277,15 +281,21 @@ def _load_folder(
     if not any(tables.values()):
         if replace(form.columns, categorical=()):
             bad_value("columns", f"be empty, because {folder} contains no table", form.columns)
-        return _read(files, title, cache, fill, None, regroup, sparse)
+        return _read(files, title, cache, fill, None, regroup, sparse, verify)
     if not all(tables.values()):
         must = "contain tables only, or LETOR text only"
         bad_value(str(folder), must, " and ".join(path.name for path in tables))
-    return _read_tables(files, title, cache, fill, regroup, form)
+    return _read_tables(files, title, cache, fill, regroup, form, verify)
 
 
 def _read_tables(
-    files: SplitFiles, title: str, cache: Any, missing: float | Literal["error", "nan"], regroup: bool, form: TableForm
+    files: SplitFiles,
+    title: str,
+    cache: Any,
+    missing: float | Literal["error", "nan"],
+    regroup: bool,
+    form: TableForm,
+    verify: bool,
 ) -> Splits:
     """Load the tables of a folder. All splits have the features of the training table or, with `form`, of a model."""
     parts: dict[str, Dataset | None] = dict.fromkeys(SPLITS)
@@ -293,7 +303,7 @@ def _read_tables(
     for split in SPLITS:
         for path in getattr(files, split)[:1]:
             place = None if cache is None else Path(cache) / title.replace(" ", "-") / split
-            options: dict[str, Any] = {"model": names, "categories": categories, "regroup": regroup}
+            options: dict[str, Any] = {"model": names, "categories": categories, "regroup": regroup, "verify": verify}
             data = read_columns(path, form.columns, missing=missing, cache=place, **options)
             names, found = data.feature_names, data.categories or {}
             categories = {data.feature_names[column]: values for column, values in found.items()}  # type: ignore[index]
@@ -310,9 +320,10 @@ def _read(
     width: int | None,
     regroup: bool,
     sparse: bool,
+    verify: bool,
 ) -> Splits:
     sizes: dict[str, int] = {}
-    options = (title, cache, missing, width, regroup, sparse, sizes)
+    options = (title, cache, missing, width, regroup, sparse, verify, sizes)
     parts = {split: _read_split(files, split, *options) for split in SPLITS}
     # The number of features of a sparse file is its largest id. All splits get the maximum of these numbers.
     widest = max(part.features.shape[1] for part in parts.values() if part is not None)
@@ -325,7 +336,7 @@ def _read(
                 raise refuse_sparse(getattr(files, split)[0], None, len(part.labels), widest)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # the same warnings as in the first reading
-                parts[split] = _read_split(files, split, title, cache, missing, widest, regroup, sparse, sizes)
+                parts[split] = _read_split(files, split, title, cache, missing, widest, regroup, sparse, verify, sizes)
     train = parts["train"]
     assert train is not None
     return Splits(train, parts["validation"], parts["test"], title)
@@ -340,6 +351,7 @@ def _read_split(
     width: int | None,
     regroup: bool,
     sparse: bool,
+    verify: bool,
     sizes: dict[str, int],
 ) -> Dataset | None:
     from rankgrad.data.letor.reader import read_letor
@@ -356,5 +368,5 @@ def _read_split(
         sizes[split] = summary.bytes
 
     options: dict[str, Any] = {"features": width, "regroup": regroup, "missing": missing, "sparse": sparse}
-    data = read_letor(paths, cache=place, report=note, **options)
+    data = read_letor(paths, verify=verify, cache=place, report=note, **options)
     return replace(data, name=f"{title} {split}")

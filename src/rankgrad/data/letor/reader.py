@@ -49,8 +49,7 @@ def read_letor(
         sparse: True for features as a SciPy matrix in the CSR format, for files with very many features. Then `cache`
             must be None, and `report` is not called.
         cache: folder for a cache of the arrays. Later calls with the same files and options map these arrays.
-        verify: True to check the cache by hashes of complete files and arrays; with False, only their first and last
-            megabytes are checked.
+        verify: True to check the cache by hashes of complete files and arrays, as in `open_cache`.
         report: function that is called with a `ReadSummary`, for example `print`.
         progress: function that is called with the number of bytes read so far and the total number of bytes.
 

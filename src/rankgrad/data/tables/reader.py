@@ -104,7 +104,7 @@ def read_columns(
         categories: categories of a model or of the training table, by column name; with None, the categories of a
             column are its distinct values.
         regroup, missing, cache, format: as in `read_table`.
-        verify: True to compare a hash of each complete file with the hash in the cache.
+        verify: as in `read_letor`.
         report: function that is called with a `ReadSummary`.
         progress: function that is called with the number of rows read so far and the total number of rows.
     """
