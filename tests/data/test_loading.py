@@ -1,6 +1,7 @@
 """Known sets: where their files are found, that their facts are checked, and what is said when they are not there."""
 
 import gzip
+import json
 import lzma
 import warnings
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from paths import SHARED
 
+from rankgrad.data import Columns, TableError, from_frame
 from rankgrad.data.benchmarks import BenchmarkFacts, BenchmarkWarning, verify
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.loading import datasets, load
@@ -278,3 +280,78 @@ def test_generated_by_name():
     assert len(splits.train) == 9
     assert splits.train.labels.max() <= 2
     assert load("WEB30K-shape:scale=0.0005").train.features.shape[1] == 136
+
+
+TABLES = ("csv", "csv.gz", "tsv", "jsonl", "parquet", "arrow")
+
+
+def write_table(path, table):
+    """Write an Arrow table in the format that the name ends with."""
+    import pyarrow as pa
+    from pyarrow import csv, feather, parquet
+
+    kind = path.name.split(".")[1]
+    if kind == "parquet":
+        parquet.write_table(table, path)
+    elif kind == "arrow":
+        feather.write_feather(table, path)
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    else:
+        options = csv.WriteOptions(delimiter="\t" if kind == "tsv" else ",")
+        with pa.output_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as out:
+            csv.write_csv(table, out, options)
+
+
+def parts_of_a_table(rows=20):
+    """Five Arrow tables; the columns of each have another order, and a column of text has other values."""
+    pa = pytest.importorskip("pyarrow")
+    rng, parts = np.random.default_rng(0), []
+    for part in range(5):
+        columns = {"query": [f"q{part}-{row // 4}" for row in range(rows)], "label": [row % 2 for row in range(rows)]}
+        columns |= {"a": rng.integers(0, 9, rows).tolist(), "b": (rng.integers(0, 99, rows) / 4).tolist()}
+        columns["kind"] = [f"kind {part + row % 2}" for row in range(rows)]
+        parts.append(pa.table(columns).select([*columns][part % 2 :] + [*columns][: part % 2]))
+    return parts
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.filterwarnings("ignore:.*are unknown to the model")
+@pytest.mark.parametrize("fold", [1, 4])
+def test_the_parts_of_a_fold_are_joined_in_every_format(tmp_path, kind, fold):
+    pa, parts = pytest.importorskip("pyarrow"), parts_of_a_table()
+    folder, train = tmp_path / "set", {1: (0, 1, 2), 4: (3, 4, 0)}[fold]
+    folder.mkdir()
+    for number, part in enumerate(parts):
+        write_table(folder / f"S{number + 1}.{kind}", part)
+    names = ["query", "label", "a", "b", "kind"]
+    whole = pa.concat_tables([parts[number].select(names) for number in train])
+    columns = Columns(features=("a", "b", "kind"), categorical=("kind",))
+    got, expected = load(folder, fold=fold, columns=columns).train, from_frame(whole, categorical=["kind"])
+    for name in ("features", "labels", "offsets", "qids", "feature_names", "categories"):
+        assert np.array_equal(getattr(got, name), getattr(expected, name)), name
+    numbers = Columns(features=("a", "b"))
+    cached = [load(folder, fold=fold, columns=numbers, cache=tmp_path / "cache").train for _ in range(2)]
+    for data in (*cached, load(folder, fold=fold, columns=numbers).train):
+        assert np.array_equal(data.features, expected.features[:, :2])
+        assert data.qids.tolist() == expected.qids.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.*columns without numbers")
+def test_parts_of_a_fold_that_do_not_fit_are_refused(tmp_path):
+    parts = parts_of_a_table()
+    for number, part in enumerate(parts):
+        write_table(tmp_path / f"S{number + 1}.csv", part)
+    write_table(tmp_path / "S2.csv", parts[1].drop_columns(["b"]))
+    with pytest.raises(TableError, match=r"S2\.csv: no column 'b'; expected the columns of .*S1\.csv"):
+        load(tmp_path, fold=1)
+    write_table(tmp_path / "S2.csv", parts[0])
+    with pytest.raises(TableError, match=r"S1\.csv \+ S2\.csv \+ S3\.csv: row 21: qid q0-0 occurs again"):
+        load(tmp_path, fold=1)
+    write_table(tmp_path / "S2.csv", parts[1].set_column(2, "b", [["x"] * 20]))
+    with pytest.raises(TableError, match=r"S2\.csv: row 1: 'x' in column 'b'"):
+        load(tmp_path, fold=1)
+    (tmp_path / "S2.csv").unlink()
+    write_table(tmp_path / "S2.tsv", parts[1])
+    with pytest.raises(TableError, match=r"S2\.tsv: the format tsv; expected csv, as in .*S1\.csv"):
+        load(tmp_path, fold=1)

@@ -301,10 +301,10 @@ def _read_tables(
     parts: dict[str, Dataset | None] = dict.fromkeys(SPLITS)
     names, categories = form.feature_names, form.categories
     for split in SPLITS:
-        for path in getattr(files, split)[:1]:
+        if paths := getattr(files, split):
             place = None if cache is None else Path(cache) / title.replace(" ", "-") / split
             options: dict[str, Any] = {"model": names, "categories": categories, "regroup": regroup, "verify": verify}
-            data = read_columns(path, form.columns, missing=missing, cache=place, **options)
+            data = read_columns(paths, form.columns, missing=missing, cache=place, **options)
             names, found = data.feature_names, data.categories or {}
             categories = {data.feature_names[column]: values for column, values in found.items()}  # type: ignore[index]
             parts[split] = replace(data, name=f"{title} {split}")

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from rankgrad.data.tables.errors import TableError, some
 from rankgrad.errors import bad_value, one_of
@@ -99,7 +99,7 @@ def _unreadable(path: Path, format: str, error: Exception) -> TableError:
 class TableFile(ABC):
     """A table in one file or in several files."""
 
-    is_text: ClassVar[bool] = False
+    is_text = False
 
     def __init__(self, path: Path, format: str, schema: Any, files: Sequence[Path]) -> None:
         self.path, self.format, self.schema, self.files = path, format, schema, list(files)

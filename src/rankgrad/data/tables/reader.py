@@ -23,6 +23,7 @@ from rankgrad.data.tables.column_checks import as_dictionary, choose_columns
 from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns
 from rankgrad.data.tables.errors import FILL_ADVICE, TableError, some, warn_infinite
 from rankgrad.data.tables.files import TableFile, open_table
+from rankgrad.data.tables.joined import JoinedTables
 from rankgrad.errors import bad_value
 
 _log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def read_table(
 
 
 def read_columns(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[Path],
     columns: Columns = ANY,
     *,
     labelled: bool = True,
@@ -97,7 +98,7 @@ def read_columns(
     """Read a table in the same way as `read_table`, with the options that commands need.
 
     Args:
-        path: path of a file, or of a folder with Parquet files.
+        path: path of a file, or of a folder with Parquet files; or several paths, which are read as one table.
         columns: columns that the user named.
         labelled: True if the table must have labels; with False, the labels of a table without labels are 0.
         model: names of the features of a model; the table must have these columns, in any order.
@@ -109,7 +110,9 @@ def read_columns(
         progress: function that is called with the number of rows read so far and the total number of rows.
     """
     fill = fill_value(missing)
-    table = open_table(path, format)
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    parts = [open_table(each, format) for each in paths]
+    table = parts[0] if len(parts) == 1 else JoinedTables(parts)
     chosen = choose_columns(table, columns, labelled=labelled, model=model, categories=categories)
     name = table.path.name
     if cache is not None and chosen.categorical:

@@ -1,0 +1,38 @@
+"""Several table files that are read as one table, such as the parts `S1.csv` to `S3.csv` of a fold."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rankgrad.data.tables.errors import TableError, some
+from rankgrad.data.tables.files import TableFile, UseBlock
+
+
+class JoinedTables(TableFile):
+    """The rows of several tables, in order. The first table determines columns and types; errors count all rows."""
+
+    def __init__(self, parts: Sequence[TableFile]) -> None:
+        first = parts[0]
+        path = first.path.with_name(" + ".join(part.path.name for part in parts))
+        super().__init__(path, first.format, first.schema, [file for part in parts for file in part.files])
+        self.parts, self.is_text, self.partitions = parts, first.is_text, first.partitions
+        for part in parts[1:]:
+            if part.format != first.format:
+                raise TableError(part.path, None, f"the format {part.format}", f"{first.format}, as in {first.path}")
+            absent = [name for name in first.names if name not in part.names]
+            if absent and first.format != "jsonl":  # a line of JSON may omit a key
+                raise TableError(part.path, None, f"no column {some(absent)}", f"the columns of {first.path}")
+            if first.is_text:
+                part.schema, part.numeric = first.schema, first.numeric
+
+    def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
+        for part in self.parts:
+            part.ids = self.ids
+            yield from part.batches(columns, threads)
+
+    def each_block(self, columns: Sequence[str], use: UseBlock) -> int:
+        """Divide columns of all tables into blocks, and call `use` with each block; see `TableFile.each_block`."""
+        rows = 0
+        for part in self.parts:
+            part.ids, start = self.ids, rows
+            rows += part.each_block(columns, lambda block, row, left, start=start: use(block, start + row, left))
+        return rows
