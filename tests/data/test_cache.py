@@ -1,13 +1,16 @@
 """The cache of a data set: mapped, whole or not there, and never out of date without a word."""
 
+import copy
 import io
 import json
 import os
+import pickle
 import shutil
 import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -318,6 +321,24 @@ def test_regroup_into_a_cache(tmp_path):
     path = tmp_path / "mixed.txt"
     path.write_text("".join(f"0 qid:{row % 4} 1:{row} # {row}\n" for row in range(40)))
     assert_same(read_letor(path, regroup=True, cache=tmp_path / "c"), read_letor(path, regroup=True))
+
+
+def test_lists_taken_from_a_cache_are_what_they_are_in_memory(source, folder):
+    plain, mapped = read_letor(source), open_cache(folder)
+    lists, again = np.array([7, 3, 3, 90]), np.array([False, True, True, False])
+    left, right = mapped.take(lists), plain.take(lists)
+    for a, b in ((left, right), (left.take(again), right.take(again)), (left.take(np.zeros(0, int)), right.take(np.zeros(0, int)))):
+        assert repr(a).partition(",")[2] == repr(b).partition(",")[2]
+        for taken, expected in zip(a, b, strict=True):
+            assert all(np.array_equal(x, y) for x, y in zip(taken, expected, strict=True))
+        assert "features" not in vars(a)  # nothing was copied
+        for same in (pickle.loads(pickle.dumps(a)), copy.copy(a), replace(a, name="x"), replace(a, best=a.labels), a):
+            assert_same(same, b)
+            assert np.array_equal(same.matrix[:], b.features)
+            assert type(same.features) is np.ndarray
+            assert same.features.flags.writeable
+    with pytest.raises(AttributeError, match="feature"):
+        _ = mapped.take(lists).feature
 
 
 def test_sources_that_are_gone_are_not_missed(source, folder, tmp_path):

@@ -315,7 +315,7 @@ def _run(
         console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents{origin}", markup=False)
     if "validation" not in parts:
         console.print("no validation lists: training does not stop early")
-    features = parts["train"].features.shape[1]
+    features = parts["train"].matrix.shape[1]
     console.print(f"training {kind.describe(settings)}, {features} features", markup=False)
     resumed = resume and kind.resumes(out)
     record = {"settings": {**kind.defaults, **settings}}

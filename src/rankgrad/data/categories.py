@@ -112,7 +112,7 @@ def recode(data: Dataset, categories: Categories | None) -> Dataset:
         categories: categories of the model, by column; None if the model has no categorical features.
     """
     old, new = data.categories or {}, categories or {}
-    names = data.feature_names or [str(column + 1) for column in range(data.features.shape[1])]
+    names = data.feature_names or [str(column + 1) for column in range(data.matrix.shape[1])]
     if extra := [names[column] for column in old if column not in new]:
         bad_value(f"feature {extra[0]!r}", "have numbers, as in the training data", "categories")
     changed = {column: values for column, values in new.items() if column in old and old[column] != values}

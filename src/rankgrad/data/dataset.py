@@ -94,7 +94,7 @@ class Dataset:
         rows = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
         docids, weights = self.docids, getattr(self, "weights", None)
         return DocumentList(
-            features=dense(self.features[rows]),
+            features=dense(self.matrix[rows]),
             labels=np.asarray(self.labels[rows]),
             qid=self.qids.item(place),
             docids=None if docids is None else np.asarray(docids[rows]),
@@ -114,7 +114,15 @@ class Dataset:
 
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
-        return f"Dataset({name}lists={len(self)}, documents={len(self.labels)}, features={self.features.shape[1]})"
+        return f"Dataset({name}lists={len(self)}, documents={len(self.labels)}, features={self.matrix.shape[1]})"
+
+    @property
+    def matrix(self) -> Features:
+        """The features, of which only `shape` and some rows are read, `matrix[rows]`.
+
+        Lists that are taken from a mapped file are not copied for this, in contrast to `features`.
+        """
+        return self.features
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -128,6 +136,8 @@ class Dataset:
 
     def take(self, lists: Any) -> "Dataset":
         """Return a data set with the lists that `lists` selects, in this order.
+
+        Features that are mapped from a file are copied only when the attribute `features` is read; see `matrix`.
 
         Args:
             lists: indices of lists, a slice, or a boolean array `(lists,)`.
@@ -146,17 +156,19 @@ class Dataset:
             offsets: first row of each new list, then the number of rows, `(lists + 1,)`.
             qids: query id of each new list; with None, the query ids of this data set.
         """
-        return replace(
-            self,
-            features=self.features[rows],
-            labels=self.labels[rows],
-            offsets=offsets,
-            qids=self.qids if qids is None else qids,
-            docids=None if self.docids is None else self.docids[rows],
-            best=None if self.best is None else self.best[rows],
-            weights=None if self.weights is None else self.weights[rows],
-            rows=None,
-        )
+        changes: dict[str, Any] = {
+            "labels": self.labels[rows],
+            "offsets": offsets,
+            "qids": self.qids if qids is None else qids,
+            "docids": None if self.docids is None else self.docids[rows],
+            "best": None if self.best is None else self.best[rows],
+            "weights": None if self.weights is None else self.weights[rows],
+            "rows": None,
+        }
+        whole = self.matrix
+        if isinstance(whole, ChosenRows) or (isinstance(whole, np.memmap) and not whole.flags.writeable):
+            return _TakenLists.of(self, ChosenRows(whole, rows), changes)
+        return replace(self, features=whole[rows], **changes)
 
     def select_features(self, names: Sequence[str] | None) -> "Dataset":
         """Return the data set with the features `names`, in this order. A name that does not exist is an error.
@@ -199,6 +211,49 @@ class Dataset:
         ordered = np.empty_like(values)
         ordered[self.rows] = values
         return ordered
+
+
+class ChosenRows:
+    """Some rows of a feature matrix, usually one that is mapped from a file. They are copied when they are read."""
+
+    ndim = 2
+
+    def __init__(self, whole: Features, rows: NDArray[Any]) -> None:
+        self.whole, self.rows = whole, np.asarray(rows)
+        self.shape = (len(self.rows), whole.shape[1])
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.whole[self.rows[rows]]
+
+
+class _TakenLists(Dataset):
+    """Lists of a data set whose features are mapped from a file. All of them are copied if `features` is read."""
+
+    _chosen: ChosenRows
+
+    @staticmethod
+    def of(data: Dataset, chosen: ChosenRows, changes: dict[str, Any]) -> "_TakenLists":
+        """Return the lists of `data` with these rows; `changes` are its other attributes that differ."""
+        features = np.broadcast_to(np.float32(0), chosen.shape)  # to check the other arrays
+        taken = object.__new__(_TakenLists)
+        taken.__dict__.update(vars(replace(data, features=features, **changes)), _chosen=chosen)
+        del taken.__dict__["features"]
+        return taken
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "features" or "_chosen" not in self.__dict__:
+            raise AttributeError(name)
+        self.__dict__["features"] = self._chosen[:]
+        return self.__dict__["features"]
+
+    @property
+    def matrix(self) -> Features:
+        """The features, of which only `shape` and some rows are read; see `Dataset.matrix`."""
+        return vars(self).get("features", vars(self).get("_chosen"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        _ = self.features  # a copy of all rows, but not of the file
+        return {name: value for name, value in super().__getstate__().items() if name != "_chosen"}
 
 
 class _MappedFile(NamedTuple):

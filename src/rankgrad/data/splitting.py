@@ -106,7 +106,7 @@ def check_share(share: object) -> None:
 
 
 def _split(splits: Splits, kept: Lists, held: Lists) -> Splits:
-    validation = replace(splits.train.take(held), name=f"{splits.name} validation")
+    validation = replace(splits.train, name=f"{splits.name} validation").take(held)
     return replace(splits, train=splits.train.take(kept), validation=validation)
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.data import Dataset, Preprocessing
-from rankgrad.data.sparse_rows import dense, is_sparse
+from rankgrad.data.dataset import ChosenRows
+from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.training.batch_schedule import StepLists
 
 _AHEAD = 4  # number of batches that are read in advance
@@ -39,7 +40,7 @@ class DeviceData:
     def __init__(
         self, data: Dataset, preprocessing: Preprocessing, weights: Tensor | None, device: torch.device
     ) -> None:
-        self.features = torch.from_numpy(preprocessing.transform(data.features, data.offsets)).to(device)
+        self.features = torch.from_numpy(preprocessing.transform(data.matrix, data.offsets)).to(device)
         self.labels = torch.from_numpy(np.array(data.labels, dtype=np.float32)).to(device)
         self.weights = None if weights is None else weights.to(device)
         self.device = device
@@ -119,7 +120,7 @@ class StreamedData:
     def _features(self, step: StepLists) -> NDArray[np.float32]:
         lengths = self.data.lengths[step.lists]
         if lengths.sum() == len(step.rows):
-            return self.preprocessing.transform(dense(self.data.features[step.rows]), step.offsets)
+            return self.preprocessing.transform(ChosenRows(self.data.matrix, step.rows), step.offsets)
         # Lists are truncated after preprocessing, which may need the whole list.
         whole = self.data.take(step.lists)
         starts = np.repeat(self.data.offsets[step.lists] - whole.offsets[:-1], np.diff(step.offsets))
@@ -139,9 +140,9 @@ def batch_source(
     With "auto", the data is stored on the device if it needs less than half of the free memory. Sparse data is stored
     on the device only if its dense form is small.
     """
-    needed = 4 * np.prod(data.features.shape, dtype=float)
+    needed = 4 * np.prod(data.matrix.shape, dtype=float)
     # Rows of a sparse matrix become dense only in batches, unless all of them are small.
-    free = _SPARSE if is_sparse(data.features) else _SHARE * free_device_memory(device)
+    free = _SPARSE if is_sparse(data.matrix) else _SHARE * free_device_memory(device)
     fits = data_on == "device" or (data_on == "auto" and needed < free)
     return (DeviceData if fits else StreamedData)(data, preprocessing, weights, device)
 

@@ -214,11 +214,11 @@ def data_fingerprint(data: Dataset) -> dict[str, Any]:
     """
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
-    sample = dense(data.features[rows]) if documents else np.zeros(0)
+    sample = dense(data.matrix[rows]) if documents else np.zeros(0)
     content = zlib.crc32(np.ascontiguousarray(data.offsets).tobytes())
     for array in (data.labels, sample):
         content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)
-    sizes = {"lists": len(data), "documents": documents, "features": data.features.shape[1], "content": content}
+    sizes = {"lists": len(data), "documents": documents, "features": data.matrix.shape[1], "content": content}
     return sizes if data.texts is None else {**sizes, "texts": data.texts.content_hash}
 
 

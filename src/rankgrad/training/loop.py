@@ -136,7 +136,7 @@ class _TrainingRun:
         validation = None if validation is None else recode(validation, data.categories)
         torch.manual_seed(settings.seed)
         self.steps = fitted_preprocessing(settings, data) if init_model is None else init_model.steps
-        self.ranker, self.loss = make_ranker(settings.model, data.features.shape[1], self.steps), as_loss(settings.loss)
+        self.ranker, self.loss = make_ranker(settings.model, data.matrix.shape[1], self.steps), as_loss(settings.loss)
         if init_model is not None:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)

@@ -14,9 +14,9 @@ from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.model import list_ranges
 
-# Number of documents that are scored together. A large number needs few kernel launches. There is little padding,
-# because lists are sorted by length.
-_ROWS = 131_072
+# Number of documents that are scored together. A large number needs much memory, but few launches on a GPU. There
+# is little padding, because lists are sorted by length.
+_ROWS_CUDA, _ROWS = 131_072, 16_384
 
 
 class Validator:
@@ -41,7 +41,8 @@ class Validator:
         rows = np.arange(offsets[-1]) + np.repeat(data.offsets[:-1][lists] - offsets[:-1], lengths)
         self.source = batch_source(data, preprocessing, device, data_on=data_on, weights=None)
         self.steps = []
-        for first, last in list_ranges(offsets, rows_per_block(data.features, _ROWS)):
+        most = _ROWS_CUDA if device.type == "cuda" else _ROWS
+        for first, last in list_ranges(offsets, rows_per_block(data.matrix, most)):
             part = offsets[first : last + 1] - offsets[first]
             self.steps.append(StepLists(lists[first:last], rows[offsets[first] : offsets[last]], part, last - first))
 

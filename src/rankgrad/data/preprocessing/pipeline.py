@@ -101,7 +101,7 @@ class Preprocessing:
         done: tuple[PreprocessingStep, ...] = ()
         for step in self.steps:
             before = Preprocessing(done, self.categorical)
-            blocks = self._blocks(dataset.features, dataset.offsets)
+            blocks = self._blocks(dataset.matrix, dataset.offsets)
             inputs = (before._apply(before._numbers(rows), offsets, None) for rows, offsets in blocks)
             done = (*done, step.fit(inputs) if step.fitted else step)
         return Preprocessing(done, self.categorical)
