@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from rankgrad.models.auto.run import run_search
 from rankgrad.models.auto.search import FOLDS, AutoSearch, Entry, SearchSettings
 from rankgrad.models.auto.stored_lists import joined
 from rankgrad.models.registry import load
+from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Pool, Runner, run_in_this_process
 from rankgrad.training.settings import check_number
 
@@ -117,7 +117,7 @@ class AutoRanker(RowRanker):
             eval_set, eval_qid, eval_group: more labelled lists, which are added to the training lists. The search uses
                 cross-validation: some models are trained on a list, and the other models are evaluated on this list.
         """
-        begun = time.time()
+        begun = now()
         settings, final = self._settings(), FinalSettings(self.single, self._latency(), self.distil)
         final.check()
         self.__dict__.pop("model_", None)

@@ -1,8 +1,11 @@
 """The automatic search: folds, candidates, races, ensembles, the forms of the final model, and interruptions."""
 
 import itertools
+import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ import rankgrad as rg
 from rankgrad.models.auto import ensemble, final_model, portfolio, run, stored_lists, students
 from rankgrad.models.auto.search import AutoSearch, SearchSettings, reserve
 from rankgrad.models.registry import kind_or_default, load
+from rankgrad.parallel import clock
+from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Pool, Task, run_in_this_process
 from rankgrad.trees.model import TreeModel
 
@@ -155,11 +160,49 @@ def test_a_search_with_a_time_limit_resumes(lists, quick, tmp_path):
     assert len(more.leaderboard) > len(first.leaderboard)
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_search_does_not_read_the_clock_of_the_machine(lists, quick, tmp_path, monkeypatch, hours):
+    def shifted(tasks, until=None):  # someone sets the clock when the first training begins
+        monkeypatch.setattr(time, "time", lambda real=time.time: real() + 3600 * hours)
+        yield from run_in_this_process(tasks, until)
+
+    begun, seen = time.monotonic(), []
+    searched(
+        lists.train, tmp_path, runner=shifted, trials=None, seconds=1.5, told=lambda search, _: seen.append(search)
+    )
+    assert time.monotonic() - begun < 20
+    assert seen[0].begun == pytest.approx(begun, abs=20)
+    assert all(0 <= fit.seconds < 20 for entry in seen[0].entries.values() for fit in entry.fits.values())
+    with Pool(1) as pool:
+        for runner in (run_in_this_process, pool.run):
+            assert [done.value for done in runner([Task("a", abs, (-2,))], until=now() + 20)] == [2]
+
+
+def test_processes_of_other_machines_follow_the_clock_of_a_search(monkeypatch):
+    monkeypatch.setattr(clock, "_ahead", 0.0)
+    theirs = now() - 1000, time.time() - 5  # read five seconds ago, on a machine that started later
+    clock.follow(theirs)
+    assert now() == pytest.approx(theirs[0] + 5, abs=1)
+
+
+def test_the_lists_of_a_search_do_not_stay_on_the_disk(lists, quick, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    train = lists.train
+    for stopped in (False, True):
+        if stopped:
+            monkeypatch.setattr(run, "make_model", lambda *_: (_ for _ in ()).throw(RuntimeError))
+        with pytest.raises(RuntimeError) if stopped else nullcontext():
+            rg.AutoRanker(trials=1, folds=2, jobs=1).fit(train.features, train.labels, qid=train.row_qids)
+        maps = Path("/proc/self/maps").read_text()
+        assert [line for line in maps.splitlines() if str(tmp_path) in line] == []
+
+
 def test_a_pool_ends_tasks_at_the_time_limit():
     with Pool(2) as pool:
         assert [done.value for done in pool.run([Task("first", abs, (-1,))])] == [1]
         began = time.time()
-        found = list(pool.run([Task("a", abs, (-2,)), Task("b", time.sleep, (60,))], until=began + 1.0))
+        found = list(pool.run([Task("a", abs, (-2,)), Task("b", time.sleep, (60,))], until=now() + 1.0))
         assert [done.value for done in found] == [2]
         assert time.time() - began < 10
         assert [done.value for done in pool.run([Task("after", abs, (-3,))])] == [3]  # the pool can still be used

@@ -68,8 +68,9 @@ def auto(
     from rankgrad.errors import bad_value
     from rankgrad.models.auto.final_model import FinalSettings
     from rankgrad.models.auto.search import SearchSettings
+    from rankgrad.parallel.clock import now
 
-    begun = time.time() - time.process_time()  # about the start of the process
+    begun = now() - time.process_time()  # about the start of the process
     if minutes is not None and trials is not None:
         bad_value("--minutes and --trials", "not be given together", f"{minutes:g} and {trials}")
     seconds = None if trials is not None else 60.0 * (10.0 if minutes is None else minutes)

@@ -1,7 +1,6 @@
 """Show the progress of `rankgrad auto`: on a terminal the leaderboard and a bar, otherwise one line per training."""
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -60,6 +59,7 @@ def _table(search: "AutoSearch", when: str) -> Any:
     from rich.text import Text
 
     from rankgrad.models.auto.leaderboard import entry_rows
+    from rankgrad.parallel.clock import now
 
     limit, (done, total) = search.settings.seconds, search.trainings()
     table = Table(box=None)
@@ -67,7 +67,7 @@ def _table(search: "AutoSearch", when: str) -> Any:
         table.add_column(head.format(metric=search.settings.metric))
     for row in entry_rows(search)[:_ROWS]:
         table.add_row(*(Text(cell) for cell in leaderboard_row(row)))
-    share = (time.time() - search.begun) / limit if limit else done / max(1, total)
+    share = (now() - search.begun) / limit if limit else done / max(1, total)
     return Group(table, ProgressBar(total=1.0, completed=min(1.0, share), width=40), Text(when))
 
 

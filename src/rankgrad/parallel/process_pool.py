@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+from rankgrad.parallel.clock import now
 from rankgrad.parallel.parent_watch import end_with_parent
 
 TRIES = 2  # maximum number of attempts to run a task, if the process dies during each attempt
@@ -43,10 +43,10 @@ def run_in_this_process(tasks: Iterable[Task], until: float | None = None) -> It
 
     Args:
         tasks: tasks to run.
-        until: time (seconds since 1970) after which no task is started; None for no limit.
+        until: time of `rankgrad.parallel.clock` after which no task is started; None for no limit.
     """
     for task in tasks:
-        if until is not None and time.time() >= until:
+        if until is not None and now() >= until:
             return
         yield TaskResult(task, *attempt(task.function, task.arguments))
 
@@ -83,7 +83,7 @@ class Pool:
 
         Args:
             tasks: tasks to run.
-            until: time limit (seconds since 1970): running tasks are then ended, and the other tasks are not started.
+            until: time of `rankgrad.parallel.clock` at which running tasks are ended; the other tasks are not started.
                 None for no limit.
         """
         waiting, tries = list(tasks), Counter[str]()
@@ -96,7 +96,7 @@ class Pool:
         while waiting or any(worker.task for worker in self._workers):
             self._share_out(waiting)
             busy = {worker.connection: worker for worker in self._workers if worker.task is not None}
-            done = wait(list(busy), None if until is None else max(0.0, until - time.time()))
+            done = wait(list(busy), None if until is None else max(0.0, until - now()))
             if not done:
                 return
             for ready in done:

@@ -1,10 +1,10 @@
 """Run tasks on a Ray cluster. The tasks write the result files, so all machines must share the results folder."""
 
 import logging
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rankgrad.parallel import clock
 from rankgrad.parallel.process_pool import TRIES, Task, TaskResult, attempt
 
 
@@ -41,14 +41,16 @@ class RayPool:
 
         Args:
             tasks: tasks to run.
-            until: time (seconds since 1970) at which all tasks are cancelled; None for no limit.
+            until: time of `rankgrad.parallel.clock` at which all tasks are cancelled; None for no limit.
         """
         ray = self._ray
         remote = ray.remote(num_cpus=self.threads, max_retries=TRIES - 1)(_work)
-        running: dict[Any, Task] = {remote.remote(task.function, task.arguments, self.threads): task for task in tasks}
+        running: dict[Any, Task] = {
+            remote.remote(task.function, task.arguments, self.threads, clock.reading()): task for task in tasks
+        }
         try:
             while running:
-                left = None if until is None else max(0.0, until - time.time())
+                left = None if until is None else max(0.0, until - clock.now())
                 found, _ = ray.wait(list(running), num_returns=1, timeout=left)
                 if not found:
                     return
@@ -75,8 +77,11 @@ class RayPool:
         self.close()
 
 
-def _work(function: Any, arguments: tuple[Any, ...], threads: int) -> tuple[Any, str | None]:
+def _work(
+    function: Any, arguments: tuple[Any, ...], threads: int, reading: tuple[float, float]
+) -> tuple[Any, str | None]:
     import torch
 
+    clock.follow(reading)
     torch.set_num_threads(threads)
     return attempt(function, arguments)

@@ -5,7 +5,6 @@ forms are one model that is trained on all lists, an ensemble within a latency l
 scores of the ensemble.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from rankgrad.models.auto.students import LOSS, STUDENT, STUDENTS, teach
 from rankgrad.models.blend import BlendModel
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_or_default
+from rankgrad.parallel.clock import now
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def make_model(search: AutoSearch, final: FinalSettings) -> AutoResult:
         model=model, metric=search.settings.metric, form=made.form, members=made.members, nested=choice.nested,
         leaderboard=entry_rows(search), learning=search.learning, folds=search.folds, of_folds=search.lists.folds,
         lists=int(search.scored_lists().sum()), latency=measure_latency(model, search.data),
-        seconds=time.time() - search.begun, notes=notes, compared=compared if final.distil is not None else {},
+        seconds=now() - search.begun, notes=notes, compared=compared if final.distil is not None else {},
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from rankgrad.atomic_files import read_json, write_json
 from rankgrad.models.auto.stored_lists import StoredLists
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_or_default, load
+from rankgrad.parallel.clock import now
 
 _FACTS, _SCORES, _MODEL = "fit.json", "scores.npy", "model"
 
@@ -28,7 +28,7 @@ class Fit:
     settings: dict[str, Any]  # settings of the ranker, with seed and metric
     folder: str  # folder for the result
     lists: StoredLists
-    start_by: float | None = None  # time (seconds since 1970) after which the training is not started
+    start_by: float | None = None  # time of `clock` after which the training is not started
     stop_at: float | None = None  # time at which an unfinished training is stopped, without a result
     seconds: float | None = None  # maximum duration of the training; the model at this time is the result
     labels: str | None = None  # file with labels for the training; None for the labels of the lists
@@ -62,16 +62,16 @@ def run_fit(fit: Fit) -> bool:
     Args:
         fit: training to run.
     """
-    begun = time.time()
+    begun = now()
     if fit.start_by is not None and begun >= fit.start_by:
         return False
     late = stopped = False
 
     def out_of_time(_: dict[str, Any]) -> bool:
         nonlocal late, stopped
-        now = time.time()
-        late = fit.stop_at is not None and now >= fit.stop_at
-        stopped = fit.seconds is not None and now - begun >= fit.seconds
+        time = now()
+        late = fit.stop_at is not None and time >= fit.stop_at
+        stopped = fit.seconds is not None and time - begun >= fit.seconds
         return late or stopped
 
     folder = Path(fit.folder)
@@ -89,16 +89,16 @@ def run_fit(fit: Fit) -> bool:
         if not np.isfinite(scores).all():
             raise ValueError("the scores are not finite")
     except Exception as error:  # errors of frameworks have their own classes; the leaderboard shows the message
-        write_failure(fit, _first_line(error), time.time() - begun)
+        write_failure(fit, _first_line(error), now() - begun)
         return True
     model.save(folder / _MODEL)
     try:
         read_model(folder)  # otherwise a file that cannot be read would end the search when the ensemble is made
     except ValueError as error:
-        write_failure(fit, _first_line(error), time.time() - begun)
+        write_failure(fit, _first_line(error), now() - begun)
         return True
     np.save(folder / _SCORES, scores.astype(np.float32), allow_pickle=False)
-    facts = FitResult(round(time.time() - begun, 4), model.kept, stopped, fit.key)
+    facts = FitResult(round(now() - begun, 4), model.kept, stopped, fit.key)
     write_json(folder / _FACTS, facts._asdict(), seal=True)  # written last: a folder without it is not finished
     return True
 

@@ -1,7 +1,7 @@
 """Run or resume a search from beginning to end: store the lists, train candidates, make the model."""
 
-import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from rankgrad.lock import LOCK, locked
 from rankgrad.models.auto.final_model import AutoResult, FinalSettings, make_model
 from rankgrad.models.auto.search import AutoSearch, Entry, SearchSettings
 from rankgrad.models.auto.stored_lists import StoredLists, check_folds, content_hash
+from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Runner
 
 SEARCH, RESULT = "search.json", "result.json"
@@ -42,21 +43,23 @@ def run_search(
         folder: folder for the results of the search. If it contains a stopped search of the same lists, that search is
             resumed.
         runner: function that runs tasks.
-        begun: time at which the search began, in seconds since 1970; None for now.
+        begun: time of `rankgrad.parallel.clock` at which the search began; None for now.
         told: function that is called after each training; its arguments are the search and the entry of the candidate.
     """
-    begun = time.time() if begun is None else begun
+    begun = now() if begun is None else begun
     check_labels_differ(data)
     data = data.without_numbers()
     folds = check_folds(data, settings.folds)
     _check_empty(folder)
-    with locked(folder, again=True):
+    with ExitStack() as stack:
+        stack.enter_context(locked(folder, again=True))
+        stack.callback(StoredLists.forget)
         spent = _resume(folder, settings, content_hash(data))
         lists = StoredLists.write(data, folder / _LISTS, folds, settings.seed)
         search = AutoSearch(settings, lists, folder, runner, begun - spent)
         try:
             for entry in search.run():
-                write_json(folder / SEARCH, _record(settings, lists.key, time.time() - search.begun), seal=True)
+                write_json(folder / SEARCH, _record(settings, lists.key, now() - search.begun), seal=True)
                 if told is not None:
                     told(search, entry)
         except KeyboardInterrupt:

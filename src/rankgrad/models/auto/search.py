@@ -7,7 +7,6 @@ candidates of the portfolio. Rounds of random candidates follow. Of each round, 
 fold held out.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
@@ -27,6 +26,7 @@ from rankgrad.models.auto.portfolio import PORTFOLIO, Candidate, candidates, ins
 from rankgrad.models.auto.stored_lists import StoredLists, has_missing
 from rankgrad.models.blend import standardise_columns
 from rankgrad.models.registry import kind_or_default
+from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Runner, Task
 from rankgrad.training.settings import check_number
 
@@ -93,14 +93,14 @@ class AutoSearch:
         lists: stored lists.
         folder: folder for the results of all trainings. A resumed search uses the results in this folder.
         runner: function that runs tasks: the method `run` of a pool, or `run_in_this_process`.
-        begun: time at which the search began, in seconds since 1970.
+        begun: time of `rankgrad.parallel.clock` at which the search began.
     """
 
     def __init__(
         self, settings: SearchSettings, lists: StoredLists, folder: Path, runner: Runner, begun: float | None = None
     ) -> None:
         self.settings, self.lists, self.folder, self.runner = settings, lists, folder, runner
-        self.begun = time.time() if begun is None else begun
+        self.begun = now() if begun is None else begun
         self.data: Dataset = lists.read()
         self.numbers = lists.numbers()
         self.folds = lists.folds  # number of folds that are used; fewer if there is little time
@@ -123,7 +123,7 @@ class AutoSearch:
 
     def left(self) -> float:
         """Return the seconds until the trainings of the search end."""
-        return float("inf") if self.deadline is None else self.deadline - time.time()
+        return float("inf") if self.deadline is None else self.deadline - now()
 
     def run(self) -> Iterator[Entry]:
         """Run the search, and yield the entry of each finished training."""
@@ -349,7 +349,7 @@ class AutoSearch:
             entry.values[mine] = sign * np.asarray(found, dtype=np.float64)
         if self.is_complete(entry):
             best = max(ensemble.mean(other.values[self.numbers < self.folds]) for other in self.complete())  # type: ignore[index]
-            self.learning.append((time.time() - self.begun, best if self.higher_is_better else -best))
+            self.learning.append((now() - self.begun, best if self.higher_is_better else -best))
         return entry
 
     def is_complete(self, entry: Entry) -> bool:

@@ -60,6 +60,12 @@ class StoredLists:
         with suppress(OSError):  # the folder has other files
             Path(self.folder).rmdir()
 
+    @staticmethod
+    def forget() -> None:
+        """Forget the lists that this process has read, so that removed files no longer use space on the disk."""
+        _read.cache_clear()
+        _numbers.cache_clear()
+
     def read(self) -> Dataset:
         """Return the stored lists; large arrays are mapped from their files."""
         return _read(self)
