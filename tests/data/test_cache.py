@@ -327,7 +327,11 @@ def test_lists_taken_from_a_cache_are_what_they_are_in_memory(source, folder):
     plain, mapped = read_letor(source), open_cache(folder)
     lists, again = np.array([7, 3, 3, 90]), np.array([False, True, True, False])
     left, right = mapped.take(lists), plain.take(lists)
-    for a, b in ((left, right), (left.take(again), right.take(again)), (left.take(np.zeros(0, int)), right.take(np.zeros(0, int)))):
+    for a, b in (
+        (left, right),
+        (left.take(again), right.take(again)),
+        (left.take(np.zeros(0, int)), right.take(np.zeros(0, int))),
+    ):
         assert repr(a).partition(",")[2] == repr(b).partition(",")[2]
         for taken, expected in zip(a, b, strict=True):
             assert all(np.array_equal(x, y) for x, y in zip(taken, expected, strict=True))

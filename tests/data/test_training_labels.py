@@ -1,15 +1,22 @@
 """Labels from which nothing can be learned are an error of every training; labels that are too large are a warning."""
 
+import re
 import warnings
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from paths import SHARED
 from programs import finished
 from programs import run_here as run
 from tiny_study import no_processes
+from typer.testing import CliRunner
 
 from rankgrad import Ranker
-from rankgrad.data import Dataset, inspect
+from rankgrad.cli import app
+from rankgrad.data import Dataset, inspect, load
+from rankgrad.data.inspection_checks import warn_shared
 from rankgrad.data.training_labels import check_training_labels
 from rankgrad.trees import TreeRanker
 
@@ -140,3 +147,93 @@ def test_a_metric_without_a_value_keeps_all_trees():
 
     ranker = TreeRanker("lightgbm", trees=4, metric=none).fit(X, GRADED, qid=QID, eval_set=(X, GRADED), eval_qid=QID)
     assert ranker.best_trees_ == 4
+
+
+RNG, PER = np.random.default_rng(0), 8
+PLACE = np.tile(np.arange(PER), 60)
+DOUBTFUL = {
+    "item": (1000 + RNG.permutation(480), "has another whole number in every row, as an id does"),
+    "stamp": (1_700_000_000 + 600 * RNG.integers(0, 9, 480), "has only whole numbers above 16,777,216, which"),
+    "item_id": (RNG.integers(0, 50, 480), "has the name of an id"),
+    "customerId": (RNG.integers(0, 50, 480), "has the name of an id"),
+    "shown": (PLACE + 1, "counts the documents of each list in the order of the rows"),
+    "from0": (PLACE, "counts the documents of each list in the order of the rows"),
+    "log.position": (RNG.integers(1, 11, 480), "has the name of a position in a ranking"),
+    "Rank": (RNG.integers(1, 11, 480), "has the name of a position in a ranking"),
+}
+SOUND = {
+    "views": RNG.integers(0, 10**6, 480),  # all may differ by chance
+    "page_rank": RNG.integers(0, 10, 480),
+    "rank": RNG.random(480),
+    "humid": RNG.integers(0, 50, 480),
+    "is_valid": PLACE % 2,
+    "paid": RNG.integers(0, 2, 480),
+    "price": RNG.integers(1, 10**5, 480),
+    "year": RNG.integers(1990, 2026, 480),
+    "order": np.sort(RNG.random(480)),
+    "constant": np.ones(480),
+    "by label": PLACE[::-1],
+}
+
+
+def table_of(columns, **options):
+    features = np.stack([*columns.values()], axis=1).astype(np.float32)
+    labels = RNG.integers(0, 2, 480).astype(np.float32)
+    offsets = np.arange(0, 481, PER)
+    return Dataset(features, labels, offsets, np.arange(60), feature_names=tuple(columns), **options)
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_features_that_are_ids_or_positions_are_told(name):
+    values, what = DOUBTFUL[name]
+    data = table_of({**SOUND, name: values})
+    with pytest.warns(UserWarning, match=re.escape(what)) as told:
+        check_training_labels(data, "softmax", None)
+    assert len(told) == 1
+    assert str(told[0].message).startswith(f"the column {name!r} {what}")
+    assert str(told[0].message).endswith(": leave it out with drop= if it says nothing about new documents")
+    with pytest.warns(UserWarning, match=re.escape(what)) if "name" not in what else quiet():
+        check_training_labels(replace(data, feature_names=None), "softmax", None)
+
+
+def test_sound_features_are_not_doubted():
+    ids = {f"{name} {number}": DOUBTFUL["item"][0] for number, name in enumerate(("a", "b"))}
+    with quiet():
+        check_training_labels(table_of(SOUND), "softmax", None)
+        check_training_labels(table_of(ids, categories={0: ("x",), 1: ("y",)}), "softmax", None)
+        check_training_labels(table_of(ids).take([0, 1]), "softmax", None)  # too few rows to tell
+
+
+@contextmanager
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.skipif(not (SHARED / "data" / "MQ2008").is_dir(), reason="the real data is not in ../shared/data")
+@pytest.mark.parametrize("name", ["MQ2008", "OHSUMED", "MSLR-sample", "yandex", "synthetic:lists=60"])
+def test_real_data_is_not_doubted(name):
+    root = SHARED / "data"
+    folder = root / name if name in ("MSLR-sample", "yandex") else name
+    splits = load(folder, fold=None if name.startswith(("MSLR", "synthetic")) else 1, root=root)
+    with quiet():
+        check_training_labels(splits.train, "softmax", None)
+        warn_shared(splits.train, splits.test)
+
+
+@pytest.mark.parametrize("command", [["train", "--epochs", 1, "--model", "linear"], ["auto", "--trials", 1]])
+def test_commands_tell_of_ids_and_of_training_lists_in_the_test(tmp_path, recwarn, command):
+    rows = [f"{int(x > 0)},{row // 5},{x:.3f},{row}" for row, x in enumerate(RNG.normal(size=200))]
+    head = "label,query,bm25,item"
+    (tmp_path / "train.csv").write_text("\n".join([head, *rows[:150]]))
+    for name, first, shared in (("again", 140, True), ("apart", 150, False)):
+        (tmp_path / "test.csv").write_text("\n".join([head, *rows[first:]]))
+        told = CliRunner().invoke(app, [*map(str, command), "--data", str(tmp_path), "--out", str(tmp_path / name)])
+        assert told.exit_code == 0, told.output
+        text = " ".join([*told.stderr.split(), *(f"warning: {each.message}" for each in recwarn)])
+        assert (
+            "warning: the column 'item' has another whole number in every row, as an id does: leave it out with" in text
+        )
+        what = "2 lists of data test have the query and the documents of a training list (28, 29)"
+        assert (what.replace("data", tmp_path.name) in text) == shared

@@ -63,6 +63,7 @@ def auto(
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import check_overwrite, remove_run
     from rankgrad.cli.shared_options import one_line
+    from rankgrad.data.inspection_checks import warn_shared
     from rankgrad.data.loading import is_benchmark
     from rankgrad.data.memory_limits import free_memory
     from rankgrad.errors import bad_value
@@ -95,6 +96,8 @@ def auto(
                 remove_run(out)
             with telling(f"reading {data}"):
                 parts = source.read()
+                if "test" in parts:
+                    warn_shared(parts["train"], parts["test"])
             result = _run(console, parts, settings, final, out, begun, ray)
             tested = _save(console, result, parts, source, out)
     except KeyboardInterrupt:

@@ -302,10 +302,13 @@ def _run(
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.overwrite import remove_run
     from rankgrad.cli.shared_options import detail, options
+    from rankgrad.data.inspection_checks import warn_shared
     from rankgrad.models.registry import load
 
     with telling(f"reading {source.data}"):
         whole = source.read()
+        if "test" in whole:
+            warn_shared(whole["train"], whole["test"])
         parts = source.hold_out(whole)
     if (columns := source.columns_text()) is not None:
         console.print(columns, markup=False)

@@ -9,11 +9,13 @@ import numpy as np
 from rankgrad.data.benchmarks import empty_lists
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_scan import Scan
+from rankgrad.errors import warn_caller
 
 SEVERITIES = ("error", "warning", "note")
 _WORST = 8  # maximum number of features that a finding about missing values names
 LARGEST_GRADE = 31  # the gain 2^y - 1 of a larger label is far above all other gains
 _LEAK, _POSSIBLE_LEAK = 0.98, 0.92  # limits on the share of pairs that one feature alone orders correctly
+_SHARED = 1000  # number of shared queries of which a training compares the documents
 _FILLS = (-1.0, -9.0, -99.0, -999.0, -9999.0)  # values that often mark a missing value
 
 
@@ -186,6 +188,32 @@ def shared_findings(one: Dataset, other: Dataset, rows: tuple[Any, Any], where: 
     else:
         do = "Ignore this finding if the queries of each file are numbered separately; otherwise split by query again."
         yield Finding("warning", "shared queries", where, f"{what}, with no document in common.", do)
+
+
+def warn_shared(train: Dataset, test: Dataset) -> None:
+    """Warn if queries of the test lists are also training queries, with the same documents.
+
+    Args:
+        train: training lists.
+        test: lists on which the ranker will be evaluated.
+    """
+    queries, ours, theirs = np.intersect1d(train.qids.astype(str), test.qids.astype(str), return_indices=True)
+    step = max(1, len(queries) // _SHARED)
+    pairs = [*zip(ours.tolist(), theirs.tolist(), strict=True)][::step]
+    same = [_same_documents(train[one].features, test[other].features) for one, other in pairs]
+    if count := sum(same):
+        what = _count(count, "list") if step == 1 else f"{count:,} of {len(pairs):,} compared lists"
+        shown = _some(queries[::step][same])
+        whose = f"{'has' if count == 1 else 'have'} the query and the documents of a training list ({shown})"
+        advice = "the results will be too high; split the data by query again"
+        warn_caller(f"{what} of {test.name or 'the test lists'} {whose}: {advice}")
+
+
+def _same_documents(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return True if at least half of the documents in the second list are in the first, by their features."""
+    # Rows of one value, such as 0, are often equal by chance.
+    known, rows = ({(row + 0).tobytes() for row in part if (row != row[0]).any()} for part in (one, other))
+    return bool(rows) and 2 * len(rows & known) >= len(rows)
 
 
 def _copies(scan: Scan, constant: set[int]) -> list[list[int]]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_checks import LARGEST_GRADE, only_grade
+from rankgrad.data.tables.errors import warn_identifying
 from rankgrad.errors import bad_value, warn_caller
 
 # Specs of losses and metrics that use the gain 2^y - 1. A description of a custom loss or metric begins with `own:`.
@@ -58,7 +59,7 @@ def useful_validation(validation: Dataset | None, metric: str) -> Dataset | None
 
 
 def check_training_labels(data: Dataset, loss: str, metric: str | None, weights: Any = None) -> None:
-    """Raise an error if all training labels are equal; warn about other labels and weights that teach little.
+    """Raise an error if all training labels are equal; warn about other labels, weights and features that teach little.
 
     Args:
         data: training lists.
@@ -67,6 +68,7 @@ def check_training_labels(data: Dataset, loss: str, metric: str | None, weights:
         weights: document weights `(documents,)`; None for the weights of `data`.
     """
     check_labels_differ(data)
+    warn_identifying(data)
     if len(data.labels) > 1 and not len(lists_with_different_labels(data)):
         name = data.name or "the training data"
         warn_caller(f"{name} has no list whose labels differ, and {NOTHING_TO_RANK}")

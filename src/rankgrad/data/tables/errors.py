@@ -1,14 +1,29 @@
 """Errors, warnings and hints about rows and columns of tables."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.errors import warn_caller
 
+_HEAD, _ROWS = 2048, 65_536  # rows that are read first to find doubtful features, and rows that are read together
+_LEAST = 100  # number of rows from which features are doubted
+_COLLISIONS = 10  # expected number of equal pairs in a column of random whole numbers, from which their absence is odd
+_EXACT = 1 << 24  # larger whole numbers are not exact in float32
+_ID = re.compile(r"(.*[_ .-])?(id|ids|uuid|sku|asin|ean|gtin|isbn)|.*[a-z]I[dD]s?")
+_POSITION = re.compile(r"(?!page)(.*[_ .-])?(position|pos|rank|slot)", re.IGNORECASE)
+_DOUBTS = {
+    "position": "counts the documents of each list in the order of the rows, as a position in a log does",
+    "named position": "has the name of a position in a ranking",
+    "id": "has another whole number in every row, as an id does",
+    "large": f"has only whole numbers above {_EXACT:,}, which are not exact in float32, as ids and times are",
+    "named id": "has the name of an id",
+}
 _SHOWN = 10  # number of columns that the warning about infinite values names
 
 
@@ -75,3 +90,50 @@ def warn_empty(features: Any, names: Sequence[str] | None, categories: Mapping[i
     if empty := [column for column in candidates if np.isnan(features[:, column]).all()]:
         shown = some([column + 1 for column in empty] if names is None else [names[column] for column in empty])
         warn_caller(f"columns without a value in any row, which are treated as missing: {shown}")
+
+
+def warn_identifying(data: Any) -> None:
+    """Warn about training features that are probably ids or positions: they teach nothing about new lists.
+
+    Args:
+        data: training lists.
+    """
+    if is_sparse(data.matrix) or data.texts is not None or len(data.labels) < _LEAST:
+        return
+    offsets, columns = data.offsets, np.setdiff1d(np.arange(data.matrix.shape[1]), [*(data.categories or {})])
+    some_lists = max(1, int(np.searchsorted(offsets, _HEAD, side="right")) - 1)
+    for lists in (some_lists, len(offsets) - 1):  # after the first pass, few columns remain
+        starts = range(0, int(offsets[lists]), _ROWS)
+        stops = [min(start + _ROWS, int(offsets[lists])) for start in starts]
+        x = np.concatenate([data.matrix[start:stop][:, columns] for start, stop in zip(starts, stops, strict=True)])
+        names = [str(column + 1) if data.feature_names is None else data.feature_names[column] for column in columns]
+        doubts = [_doubt(x[:, j], offsets[: lists + 1], name) for j, name in enumerate(names)]
+        columns = columns[[doubt is not None for doubt in doubts]]
+        if not len(columns):
+            return
+    for kind, what in _DOUBTS.items():
+        if found := [name for name, doubt in zip(names, doubts, strict=True) if doubt == kind]:
+            where = "feature" if data.feature_names is None else "column"
+            shown = f"the {where} {some(found)}" if len(found) == 1 else f"each of the {where}s {some(found)}"
+            hint = "" if data.feature_names is None else " with drop="
+            warn_caller(f"{shown} {what}: leave it out{hint} if it says nothing about new documents")
+
+
+def _doubt(x: NDArray[np.float32], offsets: NDArray[np.int64], name: str) -> str | None:
+    """Return the key in `_DOUBTS` for a feature that is probably an id or a position, otherwise None."""
+    if not np.isfinite(x).all() or (x != np.floor(x)).any():
+        return None
+    lengths = np.diff(offsets)
+    first = np.repeat(x[np.minimum(offsets[:-1], len(x) - 1)], lengths)
+    place = np.arange(len(x)) - np.repeat(offsets[:-1], lengths)
+    if lengths[lengths > 2].sum() >= _LEAST / 2 and np.isin(first, (0, 1)).all() and (x - first == place).all():
+        return "position"
+    low, high = float(x.min()), float(x.max())
+    if _POSITION.fullmatch(name) and low in (0, 1) and high > 2:
+        return "named position"
+    odd = len(x) ** 2 > 2 * _COLLISIONS * max(high - low, 1)
+    if odd and len(np.unique(x)) == len(x):
+        return "id"
+    if _EXACT < low < high:
+        return "large"
+    return "named id" if _ID.fullmatch(name) and high > 2 else None

@@ -8,6 +8,7 @@ from typing import Any
 
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset
+from rankgrad.data.tables.errors import warn_identifying
 from rankgrad.data.training_labels import check_labels_differ
 from rankgrad.errors import bad_value
 from rankgrad.lock import LOCK, locked
@@ -48,6 +49,7 @@ def run_search(
     """
     begun = now() if begun is None else begun
     check_labels_differ(data)
+    warn_identifying(data)
     data = data.without_numbers()
     folds = check_folds(data, settings.folds)
     _check_empty(folder)
