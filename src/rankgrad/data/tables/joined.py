@@ -33,6 +33,10 @@ class JoinedTables(TableFile):
         """Divide columns of all tables into blocks, and call `use` with each block; see `TableFile.each_block`."""
         rows = 0
         for part in self.parts:
-            part.ids, start = self.ids, rows
-            rows += part.each_block(columns, lambda block, row, left, start=start: use(block, start + row, left))
+
+            def moved(block: Any, row: int, left: int, start: int = rows) -> None:
+                use(block, start + row, left)
+
+            part.ids = self.ids
+            rows += part.each_block(columns, moved)
         return rows
