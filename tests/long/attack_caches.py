@@ -71,7 +71,7 @@ def resize(chance, path, home):
 
 def swap(chance, path, home):
     """Put another file in the place of this one: of this cache, or of another one."""
-    others = [home / "other" / path.name, *sorted(path.parent.iterdir())]
+    others = [home / "other" / path.name, *filter(Path.is_file, sorted(path.parent.iterdir()))]
     shutil.copyfile(chance.choice([other for other in others if other != path]), path)
 
 
