@@ -133,6 +133,15 @@ def test_two_processes_do_what_one_does(tmp_path, model, adapt, run):
         assert left["nDCG@10"] == pytest.approx(right["nDCG@10"], abs=1e-3)
 
 
+def test_two_processes_resume_each_with_its_random_state(tmp_path):
+    settings = {"model": "mlp:widths=16,dropout=0.5", "loss": "softmax", "batch_size": 7, "patience": None}
+    settings |= {"epochs": 2, "device": "cpu"}
+    run_two(tmp_path / "whole", settings)
+    run_two(tmp_path / "stopped", {**settings, "epochs": 1})
+    run_two(tmp_path / "stopped", settings)
+    same(tmp_path / "whole", tmp_path / "stopped", ("model.safetensors",))
+
+
 def test_other_settings_or_data_are_not_resumed(tmp_path):
     lists = load("synthetic:lists=57,features=10")
     settings = Settings(model="linear", epochs=1, device="cpu")

@@ -149,7 +149,8 @@ class Checkpoint:
         if scaler and facts["scaler"]:
             scaler.load_state_dict(facts["scaler"])
         rank, world = self.fabric.global_rank, self.fabric.world_size
-        _set_random({name: value[rank] if world > 1 else value for name, value in parts["random"].items()})
+        # PyTorch reads a state from the start of its memory, so the state of one process must be a copy.
+        _set_random({name: value[rank].clone() if world > 1 else value for name, value in parts["random"].items()})
 
     def _gathered(self, value: Tensor) -> Tensor:
         """Return the values of all processes for a checkpoint, `(processes, ...)`; for one process, return `value`."""
