@@ -161,13 +161,15 @@ class Case:
         with backend(BACKEND):
             return loss(batch.scores, batch.labels, **batch.layout, **extras, reduction=reduction)
 
-    def outcome(self, batch: Batch) -> Outcome:
-        """Values a list and gradients a document."""
+    def outcome(self, batch: Batch, autocast: tuple[bool, bool] = (False, False)) -> Outcome:
+        """Values a list and gradients a document; `autocast` says which of forward and backward are inside it."""
         loss = self.make()
-        values = self(batch, loss=loss)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast[0]):
+            values = self(batch, loss=loss)
         parameters = [p for p in getattr(loss, "parameters", list)() if p.requires_grad]
         upstream = 1.0 + 0.3 * torch.arange(values.numel(), dtype=values.dtype).reshape(values.shape)
-        leaf, *others = torch.autograd.grad(values, [batch.leaf, *parameters], upstream)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast[1]):
+            leaf, *others = torch.autograd.grad(values, [batch.leaf, *parameters], upstream)
         is_document = torch.zeros(leaf.numel(), dtype=torch.bool).index_fill(0, batch.documents, True)
         flat = leaf.reshape(-1)
         return Outcome(values.detach(), flat[batch.documents], flat[~is_document], others)

@@ -28,6 +28,11 @@ def scale(slopes: Tensor, factors: Tensor, offsets: Tensor | None, n: int) -> Te
     return slopes * torch.repeat_interleave(factors, offsets.diff(), output_size=slopes.shape[0])
 
 
+def by_all_lists(extras: Tensor, factors: Tensor) -> Tensor:
+    """Sum the derivatives of a fused loss by its params, `extras (L, P)`, multiplied by `factors (L,)`."""
+    return (extras * factors[:, None]).sum(0)  # a matrix product would be in half precision inside of autocast
+
+
 def is_source(node: Any, function: type, scores: Tensor) -> bool:
     """Return True if `node` is a call of this autograd function of a fused loss, and its first input is `scores`."""
     if getattr(node, "_forward_cls", None) is not function:

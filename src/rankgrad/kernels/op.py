@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.kernels.backward import OnceOnly, is_source, scale
+from rankgrad.kernels.backward import OnceOnly, by_all_lists, is_source, scale
 from rankgrad.kernels.options import OPTIONS, KernelOptions
 
 # Family of each loss. The name of the family is the name of its file in `cpu/` and `cuda/`.
@@ -137,7 +137,7 @@ def _backward(ctx: Any, upstream: Tensor | None, *others: Tensor | None) -> tupl
         return (None,) * 10
     slopes, extras, offsets = ctx.saved_tensors
     by_scores = scale(slopes, upstream, offsets, ctx.n)
-    by_params = upstream @ extras if extras.shape[1] else extras.new_zeros(0)
+    by_params = by_all_lists(extras, upstream) if extras.shape[1] else extras.new_zeros(0)
     return (None, by_scores, None, None, None, None, None, by_params, None, None)
 
 
@@ -169,7 +169,7 @@ class Loss(torch.autograd.Function):
         slopes, extras, offsets, scores, *params = ctx.saved_tensors
         if ctx.reduction == "none":
             by_scores = scale(slopes, upstream, offsets, ctx.n)
-            by_params = upstream @ extras if params else None
+            by_params = by_all_lists(extras, upstream) if params else None
         else:
             factor = upstream * ctx.share
             by_scores = slopes * factor

@@ -14,6 +14,7 @@ from torch.nn.functional import leaky_relu, relu, scaled_dot_product_attention, 
 
 from rankgrad.atomic_files import read_tensors
 from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.full_linear import FullLinear
 from rankgrad.losses.ideal_dcg import share_of_ideal
 from rankgrad.metrics.cumulative_gain import rank_discounts
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
@@ -31,9 +32,9 @@ class PublishedNetwork(nn.Module):
         super().__init__()
         self.config: dict[str, Any] = {"form": "published", "grades": grades, "width": width, "heads": heads}
         self.config |= {"feed_forward": feed_forward, "layers": layers}
-        self.score, self.grade = nn.Linear(1, width), nn.Embedding(grades, width)
+        self.score, self.grade = FullLinear(1, width), nn.Embedding(grades, width)
         self.layers = nn.ModuleList(_Layer(width, heads, feed_forward) for _ in range(layers))
-        self.out = nn.Linear(width, 1)
+        self.out = FullLinear(width, 1)
 
     def forward(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Return the estimated DCG of each list, `(lists,)`. Labels are rounded and clamped to the network's grades."""
@@ -59,9 +60,9 @@ class MendedNetwork(nn.Module):
     def __init__(self, temperatures: Sequence[float] = (0.5, 0.15, 0.05), width: int = 32) -> None:
         super().__init__()
         self.config: dict[str, Any] = {"form": "mended", "temperatures": list(temperatures), "width": width}
-        self.enter = nn.Linear(2 * len(temperatures) + 1, width)
-        self.middle = nn.Linear(width, width)
-        self.out = nn.Linear(width, 1)
+        self.enter = FullLinear(2 * len(temperatures) + 1, width)
+        self.middle = FullLinear(width, width)
+        self.out = FullLinear(width, 1)
 
     def forward(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Return nDCG with the estimated discounts, `(lists,)`."""
@@ -87,8 +88,8 @@ class _Layer(nn.Module):
     def __init__(self, width: int, heads: int, feed_forward: int) -> None:
         super().__init__()
         self.heads = heads
-        self.project, self.mix = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
+        self.project, self.mix = FullLinear(width, 3 * width), FullLinear(width, width)
+        self.up, self.down = FullLinear(width, feed_forward), FullLinear(feed_forward, width)
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, rows: Tensor, keys: Tensor) -> Tensor:

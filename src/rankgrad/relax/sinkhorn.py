@@ -43,7 +43,5 @@ def sinkhorn(matrix: Tensor, rounds: int = 30, *, return_residual: bool = False)
 
 def scale(matrix: Tensor, rounds: int) -> Tensor:
     """Return the matrix after one or more rounds of Sinkhorn scaling; each round scales columns, then rows."""
-    # Autocast would compute the products in half precision, which is too coarse for thirty rounds of division.
-    with torch.autocast(matrix.device.type, enabled=False):
-        row, column = factors(matrix, rounds)  # u and v of diag(u) matrix diag(v)
-        return row[..., :, None] * matrix * column[..., None, :]
+    row, column = factors(matrix, rounds)  # u and v of diag(u) matrix diag(v)
+    return row[..., :, None] * matrix * column[..., None, :]

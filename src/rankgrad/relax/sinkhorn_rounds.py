@@ -102,7 +102,8 @@ def _first(matrix: Tensor) -> Tensor:
 
 
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:
-    return (matrix @ vector[..., None]).squeeze(-1)
+    # Not `@`: a backward pass inside of autocast would compute its derivatives in half precision.
+    return (matrix * vector[..., None, :]).sum(-1)
 
 
 def _reciprocal(sums: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rankgrad.kernels.backward import OnceOnly, is_source, scale
+from rankgrad.kernels.backward import OnceOnly, by_all_lists, is_source, scale
 from rankgrad.kernels.cuda import native
 from rankgrad.kernels.cuda.recorded_launches import Recording, allocate, as_bytes, launch
 from rankgrad.kernels.options import OPTIONS
@@ -76,7 +76,7 @@ class Connected(torch.autograd.Function):
         by_params = None
         if ctx.each is not None:
             by_scores = scale(slopes.view(-1), upstream, *ctx.each).view(slopes.shape)
-            by_params = upstream @ others.pop(0) if ctx.learned else None
+            by_params = by_all_lists(others.pop(0), upstream) if ctx.learned else None
         elif ctx.learned:
             by_scores, by_params = (slopes * upstream).split_with_sizes(ctx.learned)
             by_scores = by_scores.view(others[0].shape)
