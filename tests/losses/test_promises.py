@@ -340,6 +340,16 @@ def test_a_weight_per_list_multiplies_its_value(loss):
     torch.testing.assert_close(heavy, times * value)
 
 
+@pytest.mark.parametrize("choice", ["plain", "auto"])
+@each_loss([case for case in NAMED if case.extras == ("weights",)])
+def test_a_list_without_weight_counts_for_nothing(loss, choice):
+    scores, labels = S.double().requires_grad_(), Y.double()
+    with backend(choice):
+        value = loss.make()(scores, labels, weights=torch.zeros_like(labels))
+    assert value == 0
+    assert not torch.autograd.grad(value, scores)[0].any()
+
+
 BAD_OPTIONS = {
     "labels must be at most levels, 1; got 2": ("rmse", {"levels": 1}),
     "levels must be a finite number of at least 1, the highest possible label; got 0": ("rmse", {"levels": 0}),

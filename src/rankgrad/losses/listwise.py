@@ -161,6 +161,8 @@ def poly1_softmax(
     .. math:: \ell(s, y) = \mathrm{softmax}(s, y) + \epsilon \Bigl(1 - \sum_i \frac{w_i y_i}{\sum_j w_j y_j}
               \frac{e^{s_i}}{\sum_j e^{s_j}}\Bigr)
 
+    If the weights of all relevant documents of a list are 0, the value is 0.
+
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
         epsilon: weight of the added term; with 0, the loss equals `softmax`.
@@ -177,9 +179,8 @@ def poly1_softmax(
         return loss
     mass = _weighted(lists, lists.labels)
     probability = (_distribution(mass) * _log_softmax(lists).exp()).sum(-1)
-    signal = has_relevant(lists)
-    values = _cross_entropy(lists, mass) + epsilon * torch.where(signal, 1.0 - probability, 0.0)
-    return lists.reduce(values, reduction, signal)
+    added = torch.where(mass.sum(-1) > 0, 1.0 - probability, 0.0)
+    return lists.reduce(_cross_entropy(lists, mass) + epsilon * added, reduction, has_relevant(lists))
 
 
 def unique_softmax(

@@ -72,10 +72,6 @@ class FlatProblem(NamedTuple):
         means: Array = np.bincount(group, values) / np.bincount(group)
         return means[group]
 
-    def relevant(self) -> Array:
-        """Return, for second derivatives, True for each document whose list has a relevant document, `(documents,)`."""
-        return self.highest(self.labels) > 0
-
 
 Options = dict[str, Any]
 Curvature = Callable[[FlatProblem, Array, Options], Array]
@@ -87,8 +83,8 @@ def _softmax(problem: FlatProblem, slopes: Array, options: Options) -> Array:
 
 
 def _poly1(problem: FlatProblem, slopes: Array, options: Options) -> Array:
-    p = problem.shares()
-    return (problem.sums(problem.weights * problem.labels) + options["epsilon"] * problem.relevant()) * p * (1 - p)
+    p, mass = problem.shares(), problem.sums(problem.weights * problem.labels)
+    return (mass + options["epsilon"] * (mass > 0)) * p * (1 - p)
 
 
 def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Array:

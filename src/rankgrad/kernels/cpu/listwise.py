@@ -198,7 +198,7 @@ def _cross_entropy(s, e, t, d, code, epsilon):
         d[i] = scale * (mass * e[i] - t[i])
         chance += t[i] * e[i]
     value = scale * (behind + mass * math.log(total))
-    if code == POLY1:
+    if code == POLY1 and mass > 0.0:
         chance *= share
         value += epsilon * (1.0 - chance)
         for i in range(len(s)):

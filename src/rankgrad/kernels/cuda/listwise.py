@@ -114,7 +114,7 @@ def _cross_entropy(
     chance = chance * share / total
     value = scale * (behind + mass * tl.log(total))
     if CODE == 4:
-        value += option * (1.0 - chance)
+        value += tl.where(mass > 0.0, option * (1.0 - chance), 0.0)
     tl.store(values + l, tl.where(some, value, 0.0))
     tl.store(signal + l, some.to(tl.uint8))
     if not GRADIENT:
