@@ -46,6 +46,16 @@ def test_it_is_what_autograd_gives(name):
     torch.testing.assert_close(found, by_autograd(made(name), scores.view(-1), labels.view(-1), **flat))
 
 
+@pytest.mark.parametrize("name", losses.__all__)
+def test_it_works_in_inference_mode(name):
+    options, loss = NEEDED.get(name, {}), made(name)
+    expected = value_and_grad(loss, *batch(3, 6), **options)
+    with torch.inference_mode():
+        scores, labels = batch(3, 6)
+        found = value_and_grad(loss, scores, labels, mask=torch.ones_like(labels, dtype=torch.bool), **options)
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("name", FUSED)
 def test_a_fused_loss_has_it_without_a_backward_pass(name, monkeypatch):
     scores, labels = batch(3, 6)

@@ -35,12 +35,18 @@ def value_and_grad(
         bad_type("scores", "be a floating-point tensor", getattr(scores, "dtype", type(scores).__name__))
     if isinstance(loss, str):
         loss = parse_loss(loss)
-    leaf = scores.detach().requires_grad_()
-    with torch.enable_grad():
-        value = loss(leaf, *lists, **options)
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = _recordable(scores).detach().requires_grad_()
+        given = {name: _recordable(option) for name, option in options.items()}
+        value = loss(leaf, *map(_recordable, lists), **given)
     if value.dim() > 0:
         bad_value("reduction", "be 'mean' or 'sum' to compute a gradient", "'none'")
     from rankgrad.kernels import op
 
     gradient = op.held(value, leaf)
     return value.detach(), torch.autograd.grad(value, leaf)[0] if gradient is None else gradient
+
+
+def _recordable(value: Any) -> Any:
+    """Return a tensor that was made in inference mode as a copy, because autograd records only other tensors."""
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
