@@ -93,7 +93,8 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "xe_ndcg": [{}, {"gamma": 0.4}],
 }
 METRICS = {
-    "nDCG": "ndcg", "DCG": "dcg", "RR": "rr", "AP": "ap", "P": "precision", "R": "recall", "ERR": "err", "ARP": "arp"
+    "nDCG": "ndcg", "DCG": "dcg", "RR": "rr", "AP": "ap", "P": "precision", "R": "recall", "ERR": "err", "ARP": "arp",
+    "Success": "success", "RBP": "rbp", "OPA": "opa",
 }  # fmt: skip
 
 # Each operator with its soft permutation, or else its soft ranks, in plain loops.
@@ -240,6 +241,7 @@ def _relaxed(metric: str, k: int | None, operator: relax.Relaxation) -> Case:
         name="relaxed",
         make=lambda: relaxed(chosen, operator),
         reference=reference,
+        signal="different" if metric == "OPA" else "relevant",
         kinked=form == "ranks",
         exact_gradient=getattr(operator, "stop_gradient", False) is False,
     )

@@ -310,8 +310,10 @@ def NeuralLoss(scores, labels, grades=5, form="mended"):
 
 def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, threshold=0.0, max_label=4.0):
     """Minus a metric (plus, for ARP) of one list, on a soft permutation or on soft ranks."""
-    if not carries("relevant", labels, {"threshold": threshold}):
+    if not carries("different" if metric == "opa" else "relevant", labels, {"threshold": threshold}):
         return 0.0
+    if metric == "opa":
+        return -_soft_pairs(ranks or relax.mean_ranks(permutation), labels, k, beta)
     n, cut = len(labels), k or len(labels)
     relevant = [float(y > threshold) for y in labels]
     gains = [_gain(y) for y in labels]
@@ -320,19 +322,32 @@ def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, 
         permutation = relax.lift(ranks)
     if permutation is None:
         keep = [cutoff(r, k, beta) for r in ranks]
-        found = sum(c * t for c, t in zip(keep, relevant, strict=True))
+        inside = [c * t for c, t in zip(keep, relevant, strict=True)]
+        found, patient = sum(inside), sum(i * 0.8 ** (r - 1) for i, r in zip(inside, ranks, strict=True))
         dcg = sum(c * g / _discount(r) for c, g, r in zip(keep, gains, ranks, strict=True))
-        late = sum(y * (c * r + (1 - c) * (cut + 1)) for c, y, r in zip(keep, labels, ranks, strict=True))
+        late = sum(y * (c * min(r, cut + 1 if k else r) + (1 - c) * (cut + 1)) for c, y, r in zip(keep, labels, ranks, strict=True))
     else:
         at_rank = functools.partial(_expected, permutation)
         rel, stop = at_rank(relevant), at_rank(stops)
-        found = sum(rel[:cut])
+        share = [sum(column) for column in zip(*permutation, strict=True)]
+        rel, stop = ([v / max(1, sum(p)) for v, p in zip(each, permutation, strict=True)] for each in (rel, stop))
+        inside = [
+            t * sum(column[:cut]) / max(1, sum(column))
+            for t, column in zip(relevant, zip(*permutation, strict=True), strict=True)
+        ]
+        found = sum(inside) if metric == "recall" else sum(rel[:cut])
+        patient = sum(v * 0.8**r for r, v in enumerate(rel[:cut]))
         dcg = sum(g / _discount(r) for r, g in enumerate(at_rank(gains)[:cut], 1))
-        late = sum(y * min(r, cut + 1) for r, y in enumerate(at_rank(labels), 1))
+        heavy = [y / s for y, s in zip(labels, share, strict=True)]
+        late = sum(y * min(r, cut + 1) for r, y in enumerate(at_rank(heavy), 1))
     if metric in ("ndcg", "dcg"):
         return -dcg / (_ideal(labels, k) if metric == "ndcg" else 1.0)
     if metric in ("precision", "recall"):
         return -found / (cut if metric == "precision" else sum(relevant))
+    if metric == "success":
+        return math.prod(1 - i for i in inside) - 1
+    if metric == "rbp":
+        return -0.2 * patient
     if metric == "arp":
         return late / sum(labels)
     if metric == "ap":
@@ -340,8 +355,19 @@ def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, 
     total, going_on = 0.0, 1.0
     for r, here in enumerate((rel if metric == "rr" else stop)[:cut], 1):
         total += going_on * here / r
-        going_on *= max(0.0, 1 - here)  # a lifted permutation may hold more than one document at a rank
+        going_on *= max(0.0, 1 - here)
     return -total
+
+
+def _soft_pairs(ranks, labels, k, beta):
+    """Soft OPA at soft ranks."""
+    right = sum(
+        cutoff(ranks[i], k, beta) * sigmoid(beta * (ranks[j] - ranks[i]))
+        for i, j in itertools.permutations(range(len(labels)), 2)
+        if labels[i] > labels[j]
+    )
+    counted = sum(cutoff(r, k, beta) * sum(z < y for z in labels) for r, y in zip(ranks, labels, strict=True))
+    return right / max(counted, references_metrics._pairs(sorted(labels, reverse=True), k))
 
 
 def swap_difference(metric, scores, labels, i, j, k):

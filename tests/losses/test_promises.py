@@ -428,8 +428,8 @@ BAD_COMPOSITIONS = {
     "relaxation must be an operator such as rankgrad.relax.neural_sort(); got str": lambda: relaxed(
         metrics.AP, "neural_sort"
     ),
-    "metric must be one of 'nDCG', 'DCG', 'RR', 'AP', 'P', 'R', 'ERR', 'ARP'; "
-    "got 'OPA', which this loss cannot use": lambda: relaxed(metrics.OPA, relax.neural_sort()),
+    "metric must be a metric of rankgrad.metrics (a function has no relaxation; if it is differentiable, use a loss); "
+    "got function": lambda: relaxed(lambda scores, labels: scores.sum(), relax.neural_sort()),
     "labels must have the list lengths of scores; got [1, 2]": lambda: losses.softmax(nested([2, 1]), nested([1, 2])),
 }
 

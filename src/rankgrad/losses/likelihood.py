@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankgrad.kernels.quadrature import ABSCISSAS, DROP, HALVINGS, NODE_WEIGHTS
 from rankgrad.lists import Lists
-from rankgrad.losses.pairwise import has_order
+from rankgrad.losses.metric_formula import has_order
 from rankgrad.metrics.sort_order import order
 
 

@@ -23,6 +23,7 @@ class MetricFormula(NamedTuple):
     threshold: float = 0.0
     first: str = "relevant"
     max_label: float = 4.0
+    persistence: float = 0.8
 
     def discounted(self, ranks: Tensor) -> Tensor:
         """Return the metric's discounts of these ranks, by which a loss divides gains."""
@@ -39,6 +40,10 @@ class MetricFormula(NamedTuple):
         ideal = ideal_dcg(gains, self.k, self.discount)
         return torch.where(ideal > 0, ideal, 1.0)
 
+    def stay(self, ranks: Tensor) -> Tensor:
+        """Return RBP's weights of these ranks."""
+        return (1.0 - self.persistence) * self.persistence ** (ranks - 1.0)
+
     def relevant(self, lists: Lists) -> Tensor:
         """Return True for the documents that the metric counts as relevant, `(..., n)`; see `threshold` and `first`."""
         relevant = lists.mask & (lists.labels > self.threshold)
@@ -47,10 +52,22 @@ class MetricFormula(NamedTuple):
         return relevant
 
     def loss(self, lists: Lists, value: Tensor, reduction: str) -> Tensor:
-        """Return the reduced loss: `-value` (for ARP: `value`); the loss of a list without a relevant document is 0."""
-        signal = self.relevant(lists).any(-1)
+        """Return the reduced loss: `-value` (for ARP: `value`); the loss of a list without signal is 0.
+
+        A list has signal if it has a relevant document (for OPA: two different labels).
+        """
+        signal = has_order(lists) if self.name == "OPA" else self.relevant(lists).any(-1)
         worse = value if self.name == "ARP" else -value
         return lists.reduce(torch.where(signal, worse, 0.0 * value), reduction, signal)
+
+
+def has_order(lists: Lists) -> Tensor:
+    """Return True for a list with two different labels, `(...)`. A pairwise loss learns nothing from other lists."""
+    if lists.labels.shape[-1] == 0:
+        return lists.mask.any(-1)
+    # A list has order if some document has a label below the highest label of the list.
+    top = torch.where(lists.mask, lists.labels, -torch.inf).amax(-1, keepdim=True)
+    return (lists.mask & (lists.labels < top)).any(-1)
 
 
 def formula(metric: Metric | str, known: tuple[str, ...], k: int | None = None) -> MetricFormula:

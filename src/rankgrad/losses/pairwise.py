@@ -12,7 +12,7 @@ from rankgrad.kernels.options import Gains, Pairs, PairwiseOptions, Scheme, Trun
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses import swap_deltas
 from rankgrad.losses.fused import fused
-from rankgrad.losses.metric_formula import MetricFormula, check_cutoff, formula
+from rankgrad.losses.metric_formula import MetricFormula, check_cutoff, formula, has_order
 from rankgrad.metrics import Metric, nDCG
 from rankgrad.metrics.sort_order import ranks
 
@@ -281,15 +281,6 @@ def pair_loss(
     if lists.weights is not None:
         factor = factor * lists.weights[..., :, None]
     return (factor * loss(gap)).sum((-2, -1))
-
-
-def has_order(lists: Lists) -> Tensor:
-    """Return True for a list with two different labels, `(...)`. A pairwise loss learns nothing from other lists."""
-    if lists.labels.shape[-1] == 0:
-        return lists.mask.any(-1)
-    # A list has order if some document has a label below the highest label of the list.
-    top = torch.where(lists.mask, lists.labels, -torch.inf).amax(-1, keepdim=True)
-    return (lists.mask & (lists.labels < top)).any(-1)
 
 
 def in_top(rank: Tensor, k: int, pairs: str) -> Tensor:

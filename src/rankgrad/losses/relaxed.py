@@ -10,11 +10,11 @@ from rankgrad.errors import bad_type
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.metric_formula import MetricFormula, formula
 from rankgrad.metrics import Metric, parse_metric
+from rankgrad.metrics.metric import KINDS
 from rankgrad.relax import Relaxation
 from rankgrad.relax.operators import one_node, register
+from rankgrad.relax.optimal_transport import least_scale
 from rankgrad.relax.relaxation import lift, rank_numbers
-
-METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "ERR", "ARP")
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,24 @@ class relaxed:
 
     If the operator defines a soft permutation P, the gain or relevance at rank r is the mean over all documents,
     weighted by row r of P. If the operator defines only soft ranks, there are two cases. Metrics that sum over
-    documents (nDCG, DCG, P, R, ARP) use the soft ranks in their formulas, with the soft cutoff
-    sigmoid(beta (k + 1/2 - rank)). For RR, AP and ERR, `lift` converts the ranks to a permutation.
+    documents (nDCG, DCG, P, R, RBP, ARP), and Success, use the soft ranks in their formulas, with the soft cutoff
+    sigmoid(beta (k + 1/2 - rank)). For RR, AP and ERR, `lift` converts the ranks to a permutation. OPA always uses soft
+    ranks: the share of a pair in the right order is sigmoid(beta (rank_j - rank_i)). A metric that is a function of
+    yours cannot be relaxed, because its formula is not known; pass a differentiable function as the loss instead.
+
+    The soft metric is in the range of the metric (at most 1; ARP: 1 to the length of the list), with two exceptions,
+    as in the papers. nDCG and AP may be above 1 if rows or columns of the operator do not sum to 1 (`smoothi`,
+    `soft_sort`, `soft_rank`, `neural_sort` without Sinkhorn rounds). P may be above 1 if soft ranks put more than k
+    documents before the cutoff.
 
     Memory and time increase with the square of the length of a list: with `sigmoid_ranks`, a list of 20,000 documents
     needs 5 GB and 33 s on a CPU. `approx_ndcg` is the loss of nDCG and `sigmoid_ranks`; it has a kernel that needs
     little memory.
 
     Args:
-        metric: nDCG, DCG, RR, AP, P, R, ERR or ARP, with its cutoff and options.
+        metric: any metric of `rankgrad.metrics`, with its cutoff and options.
         relaxation: any operator of `rankgrad.relax`.
-        beta: sharpness of the soft cutoff; only used with soft ranks.
+        beta: sharpness of the soft cutoff and of the pairs of OPA; only used with soft ranks.
 
     Example:
         >>> from rankgrad.metrics import AP, nDCG
@@ -51,8 +58,11 @@ class relaxed:
     _formula: MetricFormula = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.metric, str | Metric):
+            must = "be a metric of rankgrad.metrics (a function has no relaxation; if it is differentiable, use a loss)"
+            bad_type("metric", must, type(self.metric).__name__)
         object.__setattr__(self, "metric", parse_metric(self.metric))
-        object.__setattr__(self, "_formula", formula(self.metric, METRICS))
+        object.__setattr__(self, "_formula", formula(self.metric, tuple(KINDS)))
         if not isinstance(self.relaxation, Relaxation):
             must = "be an operator such as rankgrad.relax.neural_sort()"
             bad_type("relaxation", must, type(self.relaxation).__name__)
@@ -73,7 +83,7 @@ def relaxed_loss(
     metric: MetricFormula, relaxation: Relaxation, lists: Lists, reduction: str, beta: float = 10.0
 ) -> Tensor:
     """Compute the relaxed loss of a metric and an operator on lists that are already checked."""
-    if relaxation.gives_permutation:
+    if relaxation.gives_permutation and metric.name != "OPA":
         value = on_permutation(metric, lists, relaxation._permutation(lists.scores, lists.mask))
     else:
         value = on_ranks(metric, lists, relaxation._ranks(lists.scores, lists.mask), beta)
@@ -83,11 +93,15 @@ def relaxed_loss(
 def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> Tensor:
     """Return the soft metric of a soft permutation, `(...)`.
 
-    Row r of the permutation (from 0) contains each document's share of rank r + 1.
+    Row r of the permutation (from 0) contains each document's share of rank r + 1. The rows or columns of many
+    operators do not sum to 1. So that metrics stay in their range, a document counts at most once for R and Success,
+    each rank has at most one document for P, AP, RR, ERR and RBP, and the rank of a document for ARP is a mean. nDCG
+    and AP are as in the papers: a document may count more than once.
     """
+    top = permutation[..., : metric.k, :]
 
     def at_ranks(values: Tensor) -> Tensor:  # (..., k): the mean value at each rank
-        return (permutation[..., : metric.k, :] * values[..., None, :]).sum(-1)
+        return (top * values[..., None, :]).sum(-1)
 
     rank = rank_numbers(lists.scores)[: metric.k]
     if metric.name in ("nDCG", "DCG"):
@@ -95,16 +109,22 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
     if metric.name == "ARP":
         every = rank_numbers(lists.scores)
         counted = every if metric.k is None else every.clamp(max=metric.k + 1)
-        return _arp(lists, (counted[:, None] * permutation).sum(-2))
+        share = permutation.sum(-2)
+        known = share > least_scale(share.dtype)
+        return _arp(lists, (counted[:, None] * permutation).sum(-2) / torch.where(known, share, 1.0))
     if metric.name == "ERR":
         relevant = torch.exp2(lists.labels - metric.max_label) - 2.0**-metric.max_label  # 0 in padding
     else:
         relevant = metric.relevant(lists).to(lists.scores.dtype)
-    found, total = at_ranks(relevant), relevant.sum(-1).clamp(min=1)
+    total = relevant.sum(-1).clamp(min=1)
+    if metric.name in ("R", "Success"):
+        inside = relevant * top.sum(-2) / permutation.sum(-2).clamp(min=1)
+        return inside.sum(-1) / total if metric.name == "R" else _any(inside)
+    found = at_ranks(relevant) / top.sum(-1).clamp(min=1)
     if metric.name == "P":
         return found.sum(-1) / _depth(metric, lists)
-    if metric.name == "R":
-        return found.sum(-1) / total
+    if metric.name == "RBP":
+        return (found * metric.stay(rank)).sum(-1)
     if metric.name == "AP":
         return (found * found.cumsum(-1) / rank).sum(-1) / total
     return (found * _reach_probability(found) / rank).sum(-1)  # RR, ERR
@@ -117,13 +137,19 @@ def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 1
         if metric.k is None:
             return _arp(lists, ranks)
         inside = soft_cutoff(ranks, metric.k, beta)
-        return _arp(lists, inside * ranks + (1.0 - inside) * (metric.k + 1))
+        return _arp(lists, inside * ranks.clamp(max=metric.k + 1) + (1.0 - inside) * (metric.k + 1))
     if metric.name in ("nDCG", "DCG"):
         return (metric.gains(lists) * soft_cutoff(ranks, metric.k, beta) / metric.discounted(ranks)).sum(-1)
-    if metric.name in ("P", "R"):
+    if metric.name == "OPA":
+        return _ordered_pairs(metric, lists, ranks, beta)
+    if metric.name in ("P", "R", "Success", "RBP"):
         relevant = metric.relevant(lists).to(ranks.dtype)
-        total = relevant.sum(-1).clamp(min=1) if metric.name == "R" else _depth(metric, lists)
-        return (relevant * soft_cutoff(ranks, metric.k, beta)).sum(-1) / total
+        inside = relevant * soft_cutoff(ranks, metric.k, beta)
+        if metric.name == "Success":
+            return _any(inside)
+        if metric.name == "RBP":
+            return (inside * metric.stay(ranks)).sum(-1)
+        return inside.sum(-1) / (relevant.sum(-1).clamp(min=1) if metric.name == "R" else _depth(metric, lists))
     return on_permutation(metric, lists, lift(ranks, lists.mask))
 
 
@@ -133,13 +159,36 @@ def soft_cutoff(ranks: Tensor, k: int | None, beta: float) -> Tensor:
     return 1.0 + 0.0 * ranks if k is None else (beta * (k + 0.5 - ranks)).sigmoid()
 
 
+def _any(inside: Tensor) -> Tensor:
+    """Return soft Success, `(...)`: the probability that a document is in the top k, from their shares."""
+    missed = (1.0 - inside).clamp(min=0.0)
+    return 1.0 - _products(missed)[..., -1] if inside.shape[-1] else inside.sum(-1)
+
+
+def _ordered_pairs(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float) -> Tensor:
+    """Return soft OPA, `(...)`: the share of the pairs y_i > y_j in which document i is ranked before document j."""
+    both = lists.mask[..., :, None] & lists.mask[..., None, :]
+    higher = both & (lists.labels[..., :, None] > lists.labels[..., None, :])  # (..., i, j)
+    right = torch.where(higher, (beta * (ranks[..., None, :] - ranks[..., :, None])).sigmoid(), 0.0).sum(-1)
+    lower, inside = higher.sum(-1), soft_cutoff(ranks, metric.k, beta)
+    most = lower.sort(-1, descending=True).values[..., : metric.k].sum(-1).clamp(min=1)  # of the best order
+    # Soft ranks may put more than k documents before the cutoff.
+    return (inside * right).sum(-1) / torch.maximum((inside * lower).sum(-1), most)
+
+
+def _products(factors: Tensor) -> Tensor:
+    """Return the products of the first 1, 2, ... factors, `(..., k)`."""
+    products: Tensor = _products_op(factors) if one_node() else factors.cumprod(-1)
+    return products
+
+
 def _reach_probability(chance: Tensor) -> Tensor:
     """Return the probability that a reader reaches each rank, `(..., k)`, for soft RR and ERR.
 
-    `chance` is the probability that the reader stops at a rank. After `lift`, it may be above 1.
+    `chance` is the probability that the reader stops at a rank.
     """
-    missed = (1.0 - chance).clamp(min=0.0)
-    missed = _products_op(missed) if one_node() else missed.cumprod(-1)
+    missed = (1.0 - chance).clamp(min=0.0)  # rounding may move a sum of shares above 1
+    missed = _products(missed)
     return torch.nn.functional.pad(missed[..., :-1], (1, 0), value=1.0) if chance.shape[-1] else missed
 
 
