@@ -303,7 +303,6 @@ def test_relaxations_tend_to_the_exact_metric(operator, metric):
         value = sign * losses.relaxed(metric, soft, beta=beta)(scores, labels, reduction="none")
         errors.append(float(((value - exact) / exact.clamp(min=1)).abs().max()))
     assert errors[2] < tolerance, errors
-    # P, R and Success of the whole list are the same for every order, so there nothing is left to come closer.
-    assert errors[0] > tolerance or metric in (metrics.P, metrics.R, metrics.Success), (
-        "the first is sharp already: nothing is tested"
-    )
+    # P, R and Success may be the same for every order, so there nothing is left to come closer.
+    unmoved = metric in (metrics.P, metrics.R) or metric.name == "Success"
+    assert errors[0] > max(errors[2], 1e-6) or unmoved, "the first is sharp already: nothing is tested"
