@@ -13,6 +13,7 @@ from rankgrad.errors import bad_value
 from rankgrad.experiments import statistics
 from rankgrad.metrics import parse_metric
 from rankgrad.metrics.evaluate import named
+from rankgrad.metrics.few_lists import note_about
 
 Scores = NDArray[Any]
 
@@ -64,8 +65,8 @@ class Comparison:
     metrics: tuple[Difference, ...]  # difference in each metric
     queries: tuple[ComparedQuery, ...]  # queries with the largest difference, the largest first
     lists: int  # number of lists, including those that a metric skips
-    confidence: float  # confidence of the bootstrap intervals
-    about: str = ""  # note on how metrics are computed; empty for the usual way
+    confidence: float  # confidence of the intervals
+    about: str = ""  # notes on unusual metrics and on rough intervals; usually empty
 
     def __getitem__(self, metric: Any) -> Difference:
         """Return the difference of the rankers in one metric, by its spec: `found["nDCG@10"].interval`."""
@@ -127,8 +128,9 @@ def compare_scores(
         >>> found = compare_scores(good, poor, labels, ["nDCG@10", "P@1"], qid=qid)
         >>> print(found)
         metric   a       b       a - b    95% interval        p (t)  p (random.)  lists
-        nDCG@10  1.0000  0.6065  +0.3935  [+0.3115, +0.5000]  0.020  0.250        3
-        P@1      1.0000  0.3333  +0.6667  [+0.0000, +1.0000]  0.184  0.500        3
+        nDCG@10  1.0000  0.6065  +0.3935  [+0.1535, +0.6335]  0.020  0.250        3
+        P@1      1.0000  0.3333  +0.6667  [-0.7676, +2.1009]  0.184  0.500        3
+        intervals are rough: they are over fewer than 10 lists
         >>> found["nDCG@10"].difference > 0, found.queries[0].query
         (True, '3')
     """
@@ -212,7 +214,9 @@ def compare(
         )
         for place in chosen
     ]
-    return Comparison(tuple(found), tuple(queries), len(data), confidence, ours.about)
+    rough = note_about(row.queries for row in found if row.interval[0] < row.interval[1])
+    about = "; ".join(filter(None, (ours.about, rough)))
+    return Comparison(tuple(found), tuple(queries), len(data), confidence, about)
 
 
 def p_value(p: float) -> str:

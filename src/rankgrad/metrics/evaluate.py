@@ -15,6 +15,7 @@ from rankgrad.errors import bad_value
 from rankgrad.group_rows import group_offsets, group_rows
 from rankgrad.lists import Lists, as_lists
 from rankgrad.metrics.custom import CustomMetric, as_metric
+from rankgrad.metrics.few_lists import FEW, note_about, t_interval
 from rankgrad.metrics.metric import Metric, parse_metric
 from rankgrad.metrics.ranked_lists import Ranked, id_codes, nan_scores, rank_padded, settle
 
@@ -39,11 +40,11 @@ class Evaluation:
 
     means: dict[str, float]  # mean over the lists for each metric
     values: dict[str, Values]  # value of each list, (lists,), for each metric; NaN for an empty list that is skipped
-    intervals: dict[str, tuple[float, float]]  # percentile bootstrap interval of the mean for each metric
+    intervals: dict[str, tuple[float, float]]  # interval of the mean for each metric; see `evaluate`
     conventions: dict[str, dict[str, str]]  # gain, empty, ties and k of each metric
     lists: int  # number of lists
     nan_scores: int = 0  # number of documents with a score of NaN; they are ranked last
-    confidence: float = 0.95  # share of the resampled means inside each interval
+    confidence: float = 0.95  # confidence of each interval
     queries: tuple[str, ...] | None = None  # id of each list; None if lists have no ids
     about: str = ""  # note about the computation, if it is unusual; otherwise empty
 
@@ -88,7 +89,8 @@ class Evaluation:
     def notes(self) -> list[str]:
         """Return notes about the evaluation, such as the number of NaN scores."""
         missing = f"{self.nan_scores} scores are NaN; their documents are ranked last" if self.nan_scores else ""
-        return [note for note in (self.about, missing) if note]
+        wide = (self._counted(name) for name, (low, high) in self.intervals.items() if low < high)
+        return [note for note in (self.about, missing, note_about(wide)) if note]
 
     def to_json(self, values: bool = False) -> str:
         """Return the evaluation as JSON text.
@@ -132,7 +134,10 @@ def evaluate(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """Compute several metrics with one sort of the lists, and a bootstrap interval for the mean of each metric.
+    """Compute several metrics with one sort of the lists, and an interval for the mean of each metric.
+
+    The interval contains the percentiles of the means of resampled lists (bootstrap). With fewer than 40 lists, it is
+    the interval of Student's t distribution; with fewer than 10 lists, it is rough.
 
     Args:
         scores, labels, mask, offsets, ids: the lists; see `rankgrad.metrics`.
@@ -143,7 +148,7 @@ def evaluate(
         bootstrap: number of bootstrap resamples of the lists; all metrics use the same resamples. With 0, both ends of
             an interval are equal to the mean.
         seed: random seed of the resampling.
-        confidence: share of the resampled means inside the interval.
+        confidence: confidence of the intervals.
 
     Example:
         >>> result = evaluate([[2.0, 1.0, 3.0], [3.0, 2.0, 1.0]], [[2, 0, 1], [1, 0, 0]], ["nDCG@10", "P@1"])
@@ -151,8 +156,9 @@ def evaluate(
         0.8983...
         >>> print(result)
         metric   mean    95% interval      lists  gain       empty  ties    k
-        nDCG@10  0.8984  [0.7967, 1.0000]  2      exp        zero   stable  10
+        nDCG@10  0.8984  [0.0000, 1.0000]  2      exp        zero   stable  10
         P@1      1.0000  [1.0000, 1.0000]  2      label > 0  zero   stable  1
+        intervals are rough: they are over fewer than 10 lists
         >>> evaluate([2.0, 3.0, 1.0], [2, 1, 0], "P@1", qid=["a", "b", "a"]).values["P@1"]
         array([1., 1.])
     """
@@ -271,7 +277,7 @@ def summarise(
         bad_value("confidence", "be between 0 and 1", confidence)
     table = np.stack(list(values.values()), axis=1)  # (lists, metrics)
     means = _means(np.ones((1, len(table))), table)[0]
-    low, high = _interval(table, means, bootstrap, seed, confidence)
+    low, high = _intervals(table, means, bootstrap, seed, confidence, [*map(_range, metrics.values())])
     return Evaluation(
         means=dict(zip(values, means.tolist(), strict=True)),
         values=values,
@@ -312,7 +318,13 @@ def _lowest(metrics: Iterable[Metric]) -> float | None:
     return 0.0 if plain or any(m.name in ("ERR", "ARP") for m in metrics) else None
 
 
-def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidence: float) -> tuple[Values, Values]:
+def _intervals(
+    table: Values, means: Values, bootstrap: int, seed: int, confidence: float, ranges: list[tuple[float, float]]
+) -> tuple[Values, Values]:
+    """Return both ends of the interval of each metric, `(metrics,)`: percentiles of the means of resampled lists.
+
+    Percentiles over fewer than 40 lists would cover too little, so Student's t distribution gives the interval.
+    """
     lists = len(table)
     if bootstrap == 0 or lists == 0:
         return means, means
@@ -325,7 +337,19 @@ def _interval(table: Values, means: Values, bootstrap: int, seed: int, confidenc
         counts = np.bincount(drawn.ravel(), minlength=some * lists).reshape(some, lists)
         resampled.append(_means(counts.astype(np.float64), table))
     low, high = np.quantile(np.concatenate(resampled), [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    for metric, values in enumerate(table.T):
+        counted = values[~np.isnan(values)]
+        if len(counted) < FEW:
+            ends, (least, most) = t_interval(counted, confidence), ranges[metric]
+            low[metric], high[metric] = np.clip(ends, min(least, *counted, np.inf), max(most, *counted, -np.inf))
     return low, high
+
+
+def _range(metric: Metric | CustomMetric) -> tuple[float, float]:
+    """Return the smallest and the largest value of a metric; an interval over few lists ends there."""
+    if isinstance(metric, CustomMetric):
+        return -np.inf, np.inf
+    return 0.0, np.inf if metric.name in ("DCG", "ARP") else 1.0
 
 
 def _means(counts: Values, table: Values) -> Values:

@@ -148,7 +148,7 @@ def measure_run(
         complete: True to also measure queries that are only in qrels.
         bootstrap: number of bootstrap resamples of the queries. With 0, both ends of an interval are equal to the mean.
         seed: random seed of the resampling.
-        confidence: share of the resampled means inside the interval.
+        confidence: confidence of the intervals; see `evaluate`.
 
     Example:
         >>> measure_run({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1, "c": 1}}, ["AP", "R@10"], bootstrap=0).means

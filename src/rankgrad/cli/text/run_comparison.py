@@ -20,7 +20,7 @@ class RunTest:
     run: str
     metric: str
     difference: float  # mean of this run minus mean of the first run
-    interval: tuple[float, float]  # 95% bootstrap interval of the difference
+    interval: tuple[float, float]  # 95% interval of the difference
     p: float  # p-value of the paired t-test
     holm: float  # p-value with Holm's correction for the number of runs
 
@@ -66,6 +66,7 @@ def compare_text_runs(
 def print_comparison(found: TextRunComparison, console: "Console | None" = None) -> None:
     """Print the metrics of one run with intervals, or of several runs with their tests."""
     from rankgrad.cli.terminal_tables import print_metrics, print_names
+    from rankgrad.metrics.few_lists import note_about
 
     first, *others = found.results
     if not others:
@@ -83,7 +84,7 @@ def print_comparison(found: TextRunComparison, console: "Console | None" = None)
     gains = [
         f"{metric}: gain {found.results[first].conventions[metric]['gain']}" for metric in metrics if "DCG" in metric
     ]
-    notes = [f"{note} per metric", *([", ".join(gains)] if gains else [])]
+    notes = [f"{note} per metric", *filter(None, [", ".join(gains), note_about([found.queries])])]
     print_names(("metric", "run", "change", "95% interval", "p", "p (Holm)"), tests, notes, console)
 
 

@@ -11,7 +11,8 @@ from rankgrad.experiments.tables.footnotes import short
 from rankgrad.experiments.tables.plain_table import PlainTable
 from rankgrad.experiments.tables.table import Table
 
-INTERVALS = "with 95% bootstrap intervals over the queries. The best row is first."  # end of a caption
+# End of a caption.
+INTERVALS = "with 95% intervals over the queries (rough for fewer than 10 queries). The best row is first."
 _ROWS = 60  # maximum number of rows for which the overview shows all models; otherwise it shows the selected model
 
 
