@@ -237,3 +237,13 @@ def test_commands_tell_of_ids_and_of_training_lists_in_the_test(tmp_path, recwar
         )
         what = "2 lists of data test have the query and the documents of a training list (28, 29)"
         assert (what.replace("data", tmp_path.name) in text) == shared
+
+
+@pytest.mark.parametrize("loss", ["listnet", "1*listnet", "0.5*listnet(targets=softmax)+2*xe_ndcg"])
+def test_weights_of_lists_without_effect_are_a_warning(loss):
+    of_lists = np.repeat(1.0 + np.arange(12) % 3, 5)
+    with pytest.warns(UserWarning, match="each list has one weight for all its documents, which has no effect"):
+        check_training_labels(as_data(GRADED), loss, None, of_lists)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_training_labels(as_data(GRADED), f"{loss}+0.5*softmax" if "*" in loss else "softmax", None, of_lists)

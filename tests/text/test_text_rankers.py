@@ -1,5 +1,7 @@
 """Bi-encoders and cross-encoders: scores, passages, exact chunks, training, resuming, and files of Hugging Face."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -237,6 +239,9 @@ def test_complaints(encoder, data, tmp_path):
     plain = rg.data.load("synthetic:lists=4").train
     with pytest.raises(ValueError, match="data must be a text data set"):
         rg.text.BiEncoderRanker(encoder, **QUICK).fit(plain)
+    heavy = dataclasses.replace(data, weights=np.ones(len(data.labels), np.float32))
+    with pytest.raises(ValueError, match="weights must be None for neural_ndcg, which takes no weights"):
+        rg.text.BiEncoderRanker(encoder, **{**QUICK, "loss": "neural_ndcg"}).fit(heavy)
     rg.text.BiEncoderRanker(encoder).save(tmp_path / "a")
     with pytest.raises(ValueError, match="contain a cross_encoder; got bi_encoder"):
         rg.text.CrossEncoderRanker.load(tmp_path / "a")

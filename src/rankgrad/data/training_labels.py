@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.custom_objects import CUSTOM_PREFIX
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_checks import LARGEST_GRADE, only_grade
 from rankgrad.data.tables.errors import warn_identifying
 from rankgrad.errors import bad_value, warn_caller
+from rankgrad.spec import weighted_terms
 
 # Specs of losses and metrics that use the gain 2^y - 1. A description of a custom loss or metric begins with `own:`.
 _GAINS = re.compile(r"^(?!own:)(?!.*gain=.?linear).*(dcg|lambda|unique_softmax|\berr\b)")
@@ -73,7 +75,7 @@ def check_training_labels(data: Dataset, loss: str, metric: str | None, weights:
         name = data.name or "the training data"
         warn_caller(f"{name} has no list whose labels differ, and {NOTHING_TO_RANK}")
     weights = data.weights if weights is None else weights
-    if weights is not None and _DIVIDED.match(loss) and _only_of_lists(data, weights):
+    if weights is not None and _divides(loss) and _only_of_lists(data, weights):
         why = f"{loss} divides the targets of a list by their sum"
         hint = "weights of lists have an effect in softmax and lambdarank"
         warn_caller(f"each list has one weight for all its documents, which has no effect, because {why}: {hint}")
@@ -85,6 +87,13 @@ def check_training_labels(data: Dataset, loss: str, metric: str | None, weights:
         what = f"the highest label of {data.name or 'the training lists'} is {highest:g}"
         why = f"its gain 2^y - 1 in {' and '.join(users)} is far above all other gains"
         warn_caller(f"{what}, and {why}: map the labels to grades from 0 to {LARGEST_GRADE}")
+
+
+def _divides(loss: str) -> bool:
+    """Return True if the loss divides the targets of a list by their sum; of a weighted sum, all terms must do so."""
+    if loss.startswith(CUSTOM_PREFIX):
+        return False
+    return all(_DIVIDED.match(term) for _, term in weighted_terms("loss", loss))
 
 
 def _only_of_lists(data: Dataset, weights: Any) -> bool:

@@ -31,6 +31,7 @@ from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, run_id
 from rankgrad.training.devices import chosen_device
 from rankgrad.training.loggers import JsonLines, ProgressBar
+from rankgrad.training.objective import checked_weights
 from rankgrad.training.optimisers import check_optimiser, plateau, schedule, set_rate
 
 Groups = list[dict[str, Any]]
@@ -144,6 +145,7 @@ class _TextRun:
         if settings.checkpointing:
             self.network.checkpoint_layers()
         self.loss = as_loss(settings.loss).to(device)
+        self.weights = checked_weights(data.weights, data, self.loss)
         self.objective = _Objective(self.network, self.loss)
         kind, options = check_optimiser(settings.optimiser)
         if device.type == "cuda" and kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
@@ -231,8 +233,8 @@ class _TextRun:
             wanted = torch.from_numpy(labels[batch.rows]).to(self.device)
             offsets = torch.from_numpy(batch.offsets).to(self.device)
             extra = {}
-            if self.data.weights is not None and self.loss.takes_weights:
-                extra["weights"] = torch.from_numpy(self.data.weights[batch.rows]).to(self.device)
+            if self.weights is not None:
+                extra["weights"] = self.weights[torch.from_numpy(batch.rows)].to(self.device)
             values = self.loss(scores, wanted, offsets=offsets, reduction="none", **extra)
             (values.sum() / count).backward()
             total = float(values.detach().double().sum())
