@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +31,9 @@ QUICK = {"model": "mlp:widths=16", "epochs": 3, "batch_size": 8, "device": "cpu"
 MODELS = TESTS / "models" / "saved"
 
 
-def run(validation=True, data=LISTS.train, out=None, weights=None, **settings):
+def run(validation=True, data=LISTS.train, out=None, weights=None, resume=False, **settings):
     held = LISTS.validation if validation else None
-    return train(Settings(**{**QUICK, **settings}), data, held, out=out, weights=weights)
+    return train(Settings(**{**QUICK, **settings}), data, held, out=out, weights=weights, resume=resume)
 
 
 def weights_of(model):
@@ -328,12 +329,35 @@ def test_trackers(tmp_path):
     assert list(tmp_path.glob("tensorboard/events*"))
 
 
-def test_a_tracker_that_is_not_installed_is_named(tmp_path):
-    try:
-        import mlflow  # noqa: F401
-    except ModuleNotFoundError:
-        with pytest.raises(ValueError, match="the tracker 'mlflow' must be installed; got the error"):
-            run(out=tmp_path, trackers=("mlflow",))
+@pytest.mark.parametrize("metric", ["nDCG@10", "nDCG(gain='linear')@5"])
+def test_mlflow_has_the_numbers_of_a_fresh_and_a_resumed_run(tmp_path, monkeypatch, metric):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the only store of mlflow-skinny without a server
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+    settings = {"metric": metric, "trackers": ("mlflow",)}
+    with mlflow.start_run() as outer:  # fit may run inside a run of the caller
+        run(out=tmp_path / "run", **settings)
+        model = run(out=tmp_path / "run", resume=True, epochs=5, **settings)
+        assert mlflow.active_run().info.run_id == outer.info.run_id
+    client = mlflow.MlflowClient()
+    resumed, fresh = client.search_runs(["0"], f"tags.mlflow.parentRunId = '{outer.info.run_id}'")
+    names = {"nDCG@10": "nDCG_at_10", "nDCG(gain='linear')@5": "nDCG_gain_linear_at_5"}
+    for logged, rows in ((fresh, model.history[:3]), (resumed, model.history[3:])):
+        assert logged.data.params["metric"] == metric
+        assert logged.info.status == "FINISHED"
+        for name, wanted in (("loss", "loss"), (names[metric], metric)):
+            kept = client.get_metric_history(logged.info.run_id, name)
+            assert [(each.step, each.value) for each in kept] == [(row["epoch"], row[wanted]) for row in rows]
+
+
+def test_a_tracker_that_cannot_start_is_named(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "unknown://store")
+    with pytest.raises(ValueError, match="the tracker 'mlflow' must start; got the error"):
+        run(out=tmp_path / "run", trackers=("mlflow",))
+    if find_spec("wandb") is None:
+        with pytest.raises(ValueError, match="the tracker 'wandb' must be installed; got the error"):
+            run(out=tmp_path, trackers=("wandb",))
 
 
 def test_saved_and_loaded_it_scores_the_same(tmp_path):

@@ -1,6 +1,7 @@
 """Log a run. Show the progress on standard error, write one JSON line per epoch to a file, and use trackers."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,14 +47,18 @@ class JsonLines:
 
 
 class MetricTracker:
-    """A log in TensorBoard, MLflow or Weights & Biases. It receives the numbers of each epoch, with their names."""
+    """A log in TensorBoard, MLflow or Weights & Biases. It receives the numbers of each epoch, with their names.
+
+    In MLflow, `nDCG@10` has the name `nDCG_at_10` (see `mlflow_name`). A run inside a run of the caller is its child.
+    """
 
     def __init__(self, tracker: str, folder: Path, settings: dict[str, Any]) -> None:
         self.tracker, self.name = tracker, folder.name
         try:
             self._log, self._close = getattr(self, f"_{tracker}")(folder, settings)
-        except ModuleNotFoundError as error:
-            raise ValueError(f"the tracker {tracker!r} must be installed; got the error: {error}") from error
+        except Exception as error:
+            must = "be installed" if isinstance(error, ModuleNotFoundError) else "start"
+            raise ValueError(f"the tracker {tracker!r} must {must}; got the error: {error}") from error
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Log the numbers of the row with their names."""
@@ -73,15 +78,30 @@ class MetricTracker:
     def _mlflow(self, folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
         import mlflow
 
-        run = mlflow.start_run(run_name=self.name)
+        run = mlflow.start_run(run_name=self.name, nested=True)
         mlflow.log_params(settings)
-        return lambda row, step: mlflow.log_metrics(row, step=step, run_id=run.info.run_id), mlflow.end_run
+
+        def log(row: dict[str, float], step: int) -> None:
+            named = {mlflow_name(name): value for name, value in row.items()}
+            mlflow.log_metrics(named, step=step, run_id=run.info.run_id)
+
+        return log, mlflow.end_run
 
     def _wandb(self, folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
         import wandb
 
         run = wandb.init(project="rankgrad", name=self.name, dir=folder, config=settings)
         return lambda row, step: run.log(row, step=step), run.finish
+
+
+def mlflow_name(name: str) -> str:
+    """Return a name that MLflow accepts: `_at_` replaces `@`, and `_` replaces other special characters.
+
+    Example:
+        >>> mlflow_name("nDCG@10"), mlflow_name("nDCG(gain='linear')@5")
+        ('nDCG_at_10', 'nDCG_gain_linear_at_5')
+    """
+    return re.sub(r"(?:[^\w.-]|_)+", "_", name.replace("@", "_at_")).strip("_")
 
 
 class ProgressBar:
