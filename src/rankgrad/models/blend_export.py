@@ -19,9 +19,9 @@ from rankgrad.training.export import (
     PACKAGES,
     Draw,
     compare_outputs,
+    complete_onnx,
     need_packages,
     run_onnx,
-    with_calibration,
 )
 from rankgrad.training.model import Model
 from rankgrad.trees import export as tree_export
@@ -62,7 +62,7 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
     graph.add("Identity", graph.add_blend(blend, ""), output="scores")
     content = graph.content(blend.features)
     difference = compare_outputs(run_onnx(content), blend.score, graph.draw)
-    content, calibrated = with_calibration(content, given, graph.draw)
+    content, calibrated = complete_onnx(content, given, graph.draw)
     with writing_output(path) as file, naming(path):
         file.write(content)
     return Exported(path, "onnx", "onnxruntime", CHECKED, difference, calibrated)

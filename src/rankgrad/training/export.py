@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import naming, writing_output
 from rankgrad.custom_objects import describe
 from rankgrad.data import Preprocessing
+from rankgrad.data.categories import to_json
 from rankgrad.data.preprocessing.pipeline import FillMissing, Quantile, SignedLog1p, Standardise
 from rankgrad.errors import bad_value, one_of
 from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
@@ -112,22 +113,38 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
     with _exporting(model):
         content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
     difference = compare_outputs(run, model.score, _draw(model))
-    content, calibrated = with_calibration(content, model, _draw(model)) if format == "onnx" else (content, None)
+    content, calibrated = complete_onnx(content, model, _draw(model)) if format == "onnx" else (content, None)
     with writing_output(path) as file, naming(path):
         file.write(content)
     return Exported(path, format, engine, CHECKED, difference, calibrated)
 
 
-def with_calibration(content: bytes, model: Any, draw: "Draw") -> tuple[bytes, float | None]:
-    """Add the calibration of a model to an ONNX file. Return the new content of the file, and the largest difference.
+def complete_onnx(content: bytes, model: Any, draw: "Draw") -> tuple[bytes, float | None]:
+    """Add the description of a model, and its calibration, to an ONNX file of scores.
 
-    This is the largest difference from the calibrated values of the model, or None if the model is not calibrated.
+    The description is in `metadata_props`: `rankgrad.version`, and as JSON `rankgrad.feature_names` (a list, in the
+    order of the columns) and `rankgrad.categories` (a list per categorical column; columns count from 0), if the model
+    has them.
+
+    Return the new content of the file, and the largest difference from the calibrated values of the model, or None if
+    the model is not calibrated.
 
     Args:
         content: content of the file.
-        model: model that the file contains; if the model is not calibrated, the content does not change.
+        model: model that the file contains.
         draw: function that returns features for the check.
     """
+    import rankgrad
+
+    about = {"rankgrad.version": rankgrad.__version__}
+    if model.feature_names is not None:
+        about["rankgrad.feature_names"] = json.dumps([*model.feature_names])
+    if model.categories:
+        about["rankgrad.categories"] = json.dumps(to_json(model.categories))
+    onnx = import_module("onnx")
+    described = onnx.ModelProto()
+    onnx.helper.set_model_props(described, about)
+    content += described.SerializeToString()  # joined messages of a protocol buffer are one message with all fields
     if model.calibration is None:
         return content, None
     from rankgrad.models.calibration_export import add_calibration

@@ -19,10 +19,10 @@ from rankgrad.training.export import (
     Draw,
     Run,
     compare_outputs,
+    complete_onnx,
     engine_names,
     need_packages,
     run_onnx,
-    with_calibration,
 )
 from rankgrad.trees import engine_files
 from rankgrad.trees.engine_scores import engine_scores
@@ -72,7 +72,7 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         counts = {column: len(values) for column, values in (model.categories or {}).items()}
         draw = _draw([np.zeros(0, dtype=np.float32)] * model.features, counts)
     difference = compare_outputs(run, model.score, draw)
-    content, calibrated = with_calibration(content, model, draw) if format == "onnx" else (content, None)
+    content, calibrated = complete_onnx(content, model, draw) if format == "onnx" else (content, None)
     with writing_output(path) as file, naming(path):
         file.write(content)
     return Exported(path, format, engine, CHECKED, difference, calibrated)
