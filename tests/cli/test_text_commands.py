@@ -23,6 +23,7 @@ from rankgrad.cli.text.search import snippet
 from rankgrad.cli.text.text_models import _key
 from rankgrad.cli.text.training_lists import TextLists
 from rankgrad.data import load
+from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.experiments.statistics import holm
 from rankgrad.metrics import read_qrels, read_run, write_run
 from rankgrad.text import BiEncoderRanker, CrossEncoderRanker, TextSettings, candidate_lists, folds, fuse, to_run
@@ -492,6 +493,22 @@ def test_a_report_reads_the_lists_of_a_text_run(made):
     name, parts, warnings = _lists_of(made.model, None, None)
     assert (name, warnings) == ("wings, fold 1", [])
     assert {part: len(data) for part, data in parts.items()} == {"train": 8, "validation": 2, "test": 2}
+
+
+def test_a_report_compares_a_text_run_with_its_first_stage(made, tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from rankgrad.cli.report import _first_stage, _run_study
+
+    study = _run_study(made.model, None, True)
+    assert [row[0].text for row in study.tables[0].rows][1:] == ["random order", "BM25"]
+    lists = TextLists.kept(made.model).read().test
+    wanted = evaluate_lists(lists.features[:, 2], lists, ["nDCG@10"])
+    assert dict(zip(study.tables[0].heads, study.tables[0].rows[2], strict=True))["nDCG@10"].value == wanted["nDCG@10"]
+    assert study.rows["importance"] == []
+    assert not any("feature" in text for text in (*study.summary, *study.tables[0].notes))
+    TextLists(str(made.index), run="runs/splade.txt").keep(tmp_path)
+    assert _first_stage(tmp_path) == "run splade.txt"
 
 
 def test_all_that_is_wrong_is_said_at_once(made, tmp_path, monkeypatch):

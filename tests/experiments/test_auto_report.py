@@ -21,7 +21,7 @@ from test_report_browser import FAULTS
 from rankgrad.cli.report import _studies
 from rankgrad.data import load
 from rankgrad.data.writers import write_letor
-from rankgrad.experiments.report import auto_study, writer
+from rankgrad.experiments.report import auto_study, shuffled_importance, writer
 from rankgrad.metrics import evaluate
 from rankgrad.models.auto.ensemble import EVEN, GREEDY, SINGLE
 from rankgrad.models.auto.saved_search import SavedSearch
@@ -160,7 +160,7 @@ def test_important_features_have_the_largest_drop(search, study):
 
 
 def test_expensive_importance_is_left_out_with_a_sentence(search, monkeypatch):
-    monkeypatch.setattr(auto_study, "IMPORTANCE_SECONDS", 0.0)
+    monkeypatch.setattr(shuffled_importance, "IMPORTANCE_SECONDS", 0.0)
     (study,) = _studies(search / "best", [], None, False)
     assert study.rows["importance"] == []
     assert any("importance of features is left out, because it takes too long" in fact for fact in study.facts)

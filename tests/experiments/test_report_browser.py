@@ -301,6 +301,29 @@ def test_a_query_of_a_training_run_is_explained(browser, tmp_path):
     assert browser.errors == []
 
 
+@pytest.mark.parametrize("lists", ["--lists", "--no-lists"])
+def test_a_run_of_one_epoch_with_lists_that_nobody_can_rank(browser, tmp_path, lists):
+    rng, rows = np.random.default_rng(3), []
+    for query in np.repeat(range(60), 8):
+        rows.append(f"query {query},{int(query % 3 > 0 and rng.random() < 0.3)},{rng.random()}")
+    (tmp_path / "data.csv").write_text("\n".join(["qid,label,price", *rows]) + "\n")
+    out = tmp_path / "a"
+    run_here("train", "--data", tmp_path / "data.csv", "--model", "linear", "--epochs", 1, "--out", out)
+    run_here("report", out, "--out", tmp_path / "page.html", lists)
+    browser.open(tmp_path / "page.html")
+    (row,) = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    for chart, name in (("curves", "nDCG@10"), ("training-loss", "loss")):
+        script = (
+            f"[...document.querySelectorAll('[data-chart={chart}] .role-axis-label text')].map((e) => e.textContent)"
+        )
+        assert [*map(float, browser.evaluate(script))] == [1, pytest.approx(row[name], rel=1e-3)]
+    shown = texts(browser, ".queries tbody td:first-child")
+    empty = [name for name in shown if all(row.split(",")[1] == "0" for row in rows if row.startswith(f"{name},"))]
+    assert 0 < len(empty) < len(shown)
+    assert shown[-len(empty) :] == empty
+    assert texts(browser, ".detail h4")[0].startswith(f"{shown[0]}: ")
+
+
 def test_a_bar_opens_its_query(opened):
     before = texts(opened, ".detail h4")
     opened.click('[data-chart="gains"] .mark-rect path:last-child')

@@ -72,6 +72,16 @@ def test_the_curves_of_a_training_run_are_its_log(runs, training):
     assert f"of {len(log)}" in training.summary[-1]
 
 
+def test_the_importance_of_features_of_a_training_run_is_that_of_its_model(runs, training):
+    model, test = load_model(runs / "a"), load(DATA).test
+    drops = [model.feature_importance(test, "nDCG@10", repeats=1, seed=seed).values for seed in range(3)]
+    shown = {f"feature {place + 1}": value for place, value in enumerate(np.mean(drops, axis=0)) if value > 0}
+    assert {row["row"]: row["value"] for row in training.rows["importance"]} == pytest.approx(shown)
+    assert training.importance.startswith(
+        "Drop of nDCG@10 on 13 test lists when the values of one feature are shuffled"
+    )
+
+
 def test_the_worst_query_of_the_run_is_first(training):
     explorer = training.explorers[DATA]
     assert explorer["order"] == "worst"

@@ -129,9 +129,18 @@ def _run_study(folder: Path, root: Path | None, lists: bool, given: str | None =
         where = _auto_file(folder).parent
         return auto_study(folder, where, data, parts, METRICS, warnings=warnings, lists=lists)
     if search is None:
-        return training_study(folder, data, parts, METRICS, warnings=warnings, lists=lists)
+        named = _first_stage(folder) if parts else ""
+        return training_study(folder, data, parts, METRICS, warnings=warnings, lists=lists, first_stage=named)
     record = {name: value for name, value in search.items() if name != "sha256"}
     return tuning_study(folder, record, data, parts, METRICS, warnings=warnings, lists=lists)
+
+
+def _first_stage(folder: Path) -> str:
+    """Return the name of the run that the text ranker of a training run re-ranks."""
+    from rankgrad.cli.text.training_lists import KEPT, TextLists
+
+    run = TextLists.kept(folder).candidate_run if (folder / KEPT).is_file() else None
+    return "BM25" if run is None else f"run {run.name}"
 
 
 def _test_lists(folder: Path, data: str, root: Path | None) -> "Dataset":

@@ -189,12 +189,17 @@ class Dataset:
         categories = {new: known[old] for new, old in enumerate(columns) if old in known} or None
         return replace(self, features=self.features[:, columns], feature_names=tuple(names), categories=categories)
 
+    @property
+    def numbered(self) -> bool:
+        """True for a text data set whose first two features are the numbers of query and document."""
+        return self.texts is not None and (self.feature_names or ())[:2] == ("query", "document")
+
     def without_numbers(self) -> "Dataset":
         """Return a text data set without its first two features, the numbers of query and document.
 
         Rankers that do not read texts cannot use these numbers. Any other data set is returned unchanged.
         """
-        if self.texts is None or self.feature_names is None or self.feature_names[:2] != ("query", "document"):
+        if not self.numbered or self.feature_names is None:
             return self
         if len(self.feature_names) == 2:
             bad_value("data", "have a feature such as bm25, in addition to the numbers of query and document", "none")

@@ -1,11 +1,9 @@
 """Gather the data for the page of an automatic search."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import yaml
 
 from rankgrad.data import Dataset
@@ -22,6 +20,7 @@ from rankgrad.experiments.report.ranker_study import (
     lists_of,
     number,
 )
+from rankgrad.experiments.report.shuffled_importance import Importance, shuffled_importance
 from rankgrad.experiments.report.training_study import recorded_means
 from rankgrad.experiments.tables.footnotes import short
 from rankgrad.experiments.tables.plain_table import Field, PlainTable
@@ -36,24 +35,12 @@ from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import load
 
 FINAL, BEST = "final model", "best candidate alone"
-IMPORTANCE_SECONDS = 20.0  # the importance of features is left out if it takes longer
 _TAUGHT = "The value of the student is too high, because its teacher was trained on the held-out lists"
 _CANDIDATES = 30  # maximum number of candidates in the chart
-_FEATURES = 15  # maximum number of features in the chart
-_SHUFFLES = 3  # number of shuffles of each feature, if there is enough time
-_LISTS = 200  # maximum number of lists on which the importance of features is measured
 _HELD_OUT = (
     "Each list was scored by a model that was not trained on this list. But the list also determined when the training "
     "of this model stopped, so the values are slightly too high."
 )
-
-
-class Importance(NamedTuple):
-    """Importance of features on the page: rows and caption of the chart, or the reason why there is no chart."""
-
-    rows: chart_data.Rows
-    caption: str = ""
-    why: str = ""
 
 
 def auto_study(
@@ -88,7 +75,7 @@ def auto_study(
     held_out, caution = (None, ()) if tested or not parts else _held_out(saved, data, parts, names, lists)
     compared = tested or held_out
     recorded = recorded_means(data, FINAL, model.metrics.get("test", {}))
-    measured = _importance(model, data, parts.get("test"), metric)
+    measured = shuffled_importance(model, data, parts.get("test"), metric)
     where = "test lists, which the search did not use" if tested else "held-out lists"
     tables = [compared.table] if compared else [recorded] if recorded.rows else []
     tables += [_leaderboard(data, result, shown), _members(result, candidates, shown)]
@@ -281,44 +268,6 @@ def _progress(data: str, learning: Sequence[Sequence[float]]) -> chart_data.Rows
             names = {"data": data, "model": MODEL, "loss": "best so far"}
             rows.append(names | {"seconds": seconds, "value": value})
     return rows
-
-
-def _importance(model: TrainedModel, data: str, test: Dataset | None, metric: str) -> Importance:
-    """Measure, for the page, how much the metric drops per shuffled feature, if this takes little time."""
-    if test is None:
-        return Importance([], why="The importance of features is left out, because it needs test lists.")
-    some = test.take(slice(_LISTS)) if len(test) > _LISTS else test
-    some = some.select_features(model.feature_names)
-    begun = time.perf_counter()
-    model.score(some.features, some.offsets)
-    cost = (time.perf_counter() - begun) * some.features.shape[1]
-    if cost > IMPORTANCE_SECONDS:
-        limit = f"about {cost:,.0f} s, and the limit is {IMPORTANCE_SECONDS:.0f} s"
-        return Importance([], why=f"The importance of features is left out, because it takes too long: {limit}.")
-    drops, begun = [], time.perf_counter()
-    for seed in range(_SHUFFLES):
-        drops.append(model.feature_importance(some, metric, repeats=1, seed=seed).values)
-        spent = time.perf_counter() - begun
-        if spent * (seed + 2) / (seed + 1) > IMPORTANCE_SECONDS:
-            break
-    values, shown = np.stack(drops), short(metric, [metric])  # (shuffles, features)
-    means = values.mean(axis=0)
-    order = [at for at in np.argsort(-means, kind="stable")[:_FEATURES] if means[at] > 0]
-    if not order:
-        return Importance([], why=f"No feature is important: {shown} on the test lists does not drop for any feature.")
-    names = model.feature_names or tuple(f"feature {place + 1}" for place in range(model.features))
-    rows = []
-    for at in order:
-        numbers = {"value": values[:, at].mean(), "low": values[:, at].min(), "high": values[:, at].max()}
-        rows.append(_chart_row(data, str(names[at]), shown) | {key: float(each) for key, each in numbers.items()})
-    several = len(drops) > 1
-    caption = (
-        f"Drop of {shown} on {len(some):,} test lists when the values of one feature are shuffled"
-        + (f": mean of {len(drops)} shuffles, with the smallest and the largest drop" if several else "")
-        + (". A drop can be due to chance if its bar contains 0" if several else "")
-        + f". The chart shows the {_count(len(order), 'most important feature')} of {len(means)}."
-    )
-    return Importance(chart_data.place_rows(rows, higher=True), caption)
 
 
 def _leaderboard(data: str, result: Mapping[str, Any], shown: str) -> PlainTable:

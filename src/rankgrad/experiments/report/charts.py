@@ -14,6 +14,8 @@ SHAPES = ("circle", "diamond", "square", "triangle-up", "cross")
 PARAMETERS = {"gain_base": "gain base b_g", "discount_base": "discount base b_d", "alpha": "sharpness alpha"}
 FIGURE = {"width": 520, "height": 300}
 ROW_HEIGHT = 22  # height of a row of the overview, in pixels
+# Vega rounds the tick of an axis with a single value to an integer.
+_ONE_VALUE = "domain('y')[0] === domain('y')[1] ? format(datum.value, '.4~g') : datum.label"
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def curves(
         .mark_line(strokeWidth=2, point={"size": 25} if dots else False)
         .encode(
             x=alt.X("epoch:Q", title=_title(step), axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("value:Q", title=_title(metric), scale=alt.Scale(zero=False)),
+            y=alt.Y("value:Q", title=_title(metric), axis=alt.Axis(labelExpr=_ONE_VALUE), scale=alt.Scale(zero=False)),
             tooltip=_tooltip(choice, "loss", epoch=step, value=metric, runs="runs not yet stopped"),
             **_by_loss(choice, "dash"),
         )
@@ -183,7 +185,7 @@ def learned(
         .mark_line(strokeWidth=1.5, point={"size": 20} if dots else False)
         .encode(
             x=alt.X("epoch:Q", title=_title(step), axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("value:Q", title=_title(title), scale=alt.Scale(zero=False)),
+            y=alt.Y("value:Q", title=_title(title), axis=alt.Axis(labelExpr=_ONE_VALUE), scale=alt.Scale(zero=False)),
             color=alt.Color("fold:N", title="fold", scale=colours, legend=legend),
             strokeDash=alt.StrokeDash("loss:N", scale=dashes, legend=dashed),
             detail=alt.Detail("seed:N"),

@@ -4,6 +4,7 @@ An explanation names the features that put one document above another document.
 """
 
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ def explain_queries(
 ) -> dict[str, Any]:
     """Return explanations by query id, worst list first; empty if the ranker cannot compute contributions of features.
 
+    Lists without a relevant document are last.
+
     Args:
         model: trained model.
         lists: labelled lists.
@@ -33,7 +36,8 @@ def explain_queries(
         values: metric of each list, `(lists,)`; NaN for a list without a value.
         metric: spec of the metric.
     """
-    worst_first = np.argsort(values if parse_metric(metric).higher_is_better else -values, kind="stable")
+    empty = [not (lists.labels[start:end] > 0).any() for start, end in pairwise(lists.offsets.tolist())]
+    worst_first = np.lexsort([values if parse_metric(metric).higher_is_better else -values, empty])
     lists = recode(lists.select_features(model.feature_names), model.categories)
     names, found = feature_names(model, lists), dict[str, Any]()
     begun = time.perf_counter()

@@ -28,6 +28,7 @@ class QueryValues(NamedTuple):
     metrics: list[str]  # names of the metrics as shown
     queries: list[str]
     values: NDArray[np.float64]  # `(metrics, systems, queries)`; NaN for a missing value
+    empty: Sequence[bool] | None = None  # True for a query without a relevant document; None: see the labels
 
 
 class RankedLists(NamedTuple):
@@ -107,11 +108,15 @@ def explorer(
     if ranked is not None:
         each += len(json.dumps(ranked.texts)) / len(ranked.texts)
     kept = _most_different(found.values[0], max(1, int(limit / each)))
+    empty = found.empty
+    if empty is None and ranked is not None:
+        empty = [max(labels, default=0) <= 0 for labels in ranked.labels]
     return {
         "systems": [{"model": model, "loss": loss} for model, loss in found.systems],
         "metrics": found.metrics,
         "queries": [found.queries[place] for place in kept],
         "all": len(found.queries),
+        "empty": [] if empty is None else [place for place, query in enumerate(kept) if empty[query]],
         "values": [_coded(one[:, kept]) for one in found.values],
         "lists": None if ranked is None else _packed(ranked, kept),
         "why": why,

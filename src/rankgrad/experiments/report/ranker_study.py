@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -73,7 +74,8 @@ def compare_rankers(
         rankers: rankers with their scores.
         metrics: metrics; intervals are shown for the first metric.
         title: title of the table.
-        pair: names of the rankers A and B that the query explorer shows at first; the worst query of B is first.
+        pair: names of the rankers A and B that the query explorer shows at first; the worst query of B is first, and
+            queries without a relevant document are last.
         kind: kind of the rows, such as `ranker` or `trial`.
         heads: headings of additional columns.
         notes: additional notes of the table.
@@ -97,19 +99,27 @@ def compare_rankers(
     table = PlainTable(title, (kind, shown[0], "95% interval", *shown[1:], *heads), tuple(rows), notes)
     values = np.array([[found[ranker.name].values[name] for ranker in rankers] for name in names])
     systems = [(MODEL, ranker.name) for ranker in rankers]
-    queries = QueryValues(systems, shown, np.asarray(lists.qids).astype(str).tolist(), values)
+    empty = [not (lists.labels[start:end] > 0).any() for start, end in pairwise(lists.offsets.tolist())]
+    queries = QueryValues(systems, shown, np.asarray(lists.qids).astype(str).tolist(), values, empty)
     ranked = rank_lists(lists, [ranker.scores for ranker in rankers]) if show_lists else None
     places = [[ranker.name for ranker in rankers].index(name) for name in pair]
     explored = explorer(queries, ranked, "" if show_lists else LEFT_OUT, order="worst") | {"pair": places}
     return RankerComparison(found, overview, table, explored)
 
 
-def baselines(train: Dataset | None, lists: Dataset, metric: str, seed: int = 0) -> list[ScoredRanker]:
+def baselines(
+    train: Dataset | None, lists: Dataset, metric: str, seed: int = 0, first_stage: str = "BM25"
+) -> list[ScoredRanker]:
     """Return rankers that need no training: a random order and, if there are training lists, the best single feature.
 
-    The feature and its sign are chosen by the metric on at most 1,000 training lists.
+    The feature and its sign are chosen by the metric on at most 1,000 training lists. For a text data set, the first
+    stage (the run whose documents are ranked again) replaces this feature.
     """
     found = [ScoredRanker("random order", np.random.default_rng(seed).random(len(lists.labels)))]
+    if lists.numbered and lists.feature_names is not None:
+        runs = lists.feature_names[2:]
+        names = (first_stage,) if len(runs) == 1 else runs
+        return found + [ScoredRanker(name, lists.features[:, place]) for place, name in enumerate(names, 2)]
     if train is None or train.features.shape[1] != lists.features.shape[1]:
         return found
     some = train.take(slice(_TRAINING_LISTS)) if len(train) > _TRAINING_LISTS else train

@@ -11,6 +11,7 @@ from rankgrad.experiments.report import chart_data
 from rankgrad.experiments.report.page_content import INTERVALS, Study
 from rankgrad.experiments.report.query_explanations import explain_queries
 from rankgrad.experiments.report.ranker_study import (
+    FEATURE,
     MODEL,
     RankerComparison,
     ScoredRanker,
@@ -21,6 +22,7 @@ from rankgrad.experiments.report.ranker_study import (
     read_history,
     run_of,
 )
+from rankgrad.experiments.report.shuffled_importance import Importance, shuffled_importance
 from rankgrad.experiments.tables.footnotes import short
 from rankgrad.experiments.tables.plain_table import Field, PlainTable
 from rankgrad.metrics import parse_metric
@@ -38,6 +40,7 @@ def training_study(
     *,
     warnings: Sequence[str] = (),
     lists: bool = True,
+    first_stage: str = "BM25",
 ) -> Study:
     """Gather the data for the page of a training run; the ranker is compared with rankers that need no training.
 
@@ -48,19 +51,21 @@ def training_study(
         metrics: metrics to show, in addition to the validation metric.
         warnings: sentences about data that could not be read.
         lists: if False, the page has no ranked lists.
+        first_stage: name of the run that a ranker of texts re-ranks.
     """
     model = load(folder)
     metric = validation_metric(model.settings)
     names = list(dict.fromkeys([metric, *(str(parse_metric(each)) for each in metrics)]))
     ranker = ranker_name(model.settings)
     where = next((part for part in PARTS if part in parts), None)
-    compared = None
+    compared, measured = None, Importance([])
     if where is not None:
         tested = parts[where]
+        measured = shuffled_importance(model, data, tested, metric, where)
         scored = [ScoredRanker(ranker, model.score_lists(tested))]
-        scored += baselines(parts.get("train"), tested, metric)
+        scored += baselines(parts.get("train"), tested, metric, first_stage=first_stage)
         title, pair = f"{data}, {where} lists", (scored[-1].name, ranker)
-        note = ("The best single feature was chosen on the training lists",) if len(scored) > 2 else ()
+        note = ("The best single feature was chosen on the training lists",) if scored[-1].name == FEATURE else ()
         compared = compare_rankers(data, tested, scored, names, title=title, pair=pair, notes=note, show_lists=lists)
         if lists:
             explained = explain_queries(model, tested, scored[0].scores, compared.found[ranker].values[metric], metric)
@@ -75,7 +80,7 @@ def training_study(
         title=f"Training run {folder.resolve().name}: {ranker}",
         summary=tuple(_summary(model, len(history), ranker, data, metric, where, compared, parts)),
         warnings=(*warnings, *_caution(where)),
-        facts=tuple(_facts(model, history, parts)),
+        facts=(*_facts(model, history, parts), *filter(None, [measured.why])),
         texts=(("Settings of the run", yaml.safe_dump(dict(model.settings), sort_keys=False)),),
         tables=(table,) if table.rows else (),
         data=(data,),
@@ -88,10 +93,12 @@ def training_study(
             "curves": chart_data.curve_rows([run]),
             "training_loss": chart_data.training_loss_rows([run]),
             "learned": chart_data.learned_rows([run]),
+            "importance": measured.rows,
         },
         explorers={data: compared.explorer} if compared else {},
         measured=f"Mean over the {where} lists, {INTERVALS}",
         queries=f"{where} lists",
+        importance=measured.caption,
         kind="ranker",
         step=model.unit,
     )

@@ -69,7 +69,7 @@ async function startExplorer(section, study, choose) {
     const [a, b] = [Number(choose.a.value), Number(choose.b.value)];
     const [before, after] = [decode(found.values[metric], a), decode(found.values[metric], b)];
     state.rows = found.queries
-      .map((query, place) => ({ place, query, a: before[place], b: after[place], gain: after[place] - before[place] }))
+      .map((query, place) => ({ place, query, a: before[place], b: after[place], gain: after[place] - before[place], empty: Number(found.empty.includes(place)) }))
       .filter((row) => !Number.isNaN(row.gain))
       .map((row) => ({ ...row, apart: Math.abs(row.gain) }));
     summarise(found.metrics[metric]);
@@ -97,10 +97,12 @@ async function startExplorer(section, study, choose) {
       `${state.rows.length - better.length - worse.length}; mean of B - A ${show(mean, true)}.`;
   }
 
-  // Returns the queries in the chosen order; of equal queries, the one with the larger difference is first.
+  // Returns the queries in the chosen order; of equal queries, the one with the larger difference is first. If the worst
+  // are first, queries without a relevant document are last, because no order of their documents is better.
   function inOrder() {
+    const worst = (state.key === "a" || state.key === "b") && state.sign > 0;
     const order = (x, y) => (state.key === "query" ? x.query.localeCompare(y.query, undefined, { numeric: true }) : x[state.key] - y[state.key]);
-    return [...state.rows].sort((x, y) => state.sign * order(x, y) || y.apart - x.apart);
+    return [...state.rows].sort((x, y) => (worst ? x.empty - y.empty : 0) || state.sign * order(x, y) || y.apart - x.apart);
   }
 
   function queryText(place) {
@@ -131,7 +133,8 @@ async function startExplorer(section, study, choose) {
     body.querySelectorAll("tr").forEach((each) => each.setAttribute("aria-current", each.dataset.place === String(place)));
     const detail = section.querySelector(".detail");
     const { lists } = state.found;
-    const heading = element("h4", {}, `Query ${row.query}: ${show(row.gain, true)} from A to B`, ...asText(queryText(place)));
+    const called = /^query/i.test(row.query) ? row.query : `Query ${row.query}`;
+    const heading = element("h4", {}, `${called}: ${show(row.gain, true)} from A to B`, ...asText(queryText(place)));
     if (lists === null) {
       detail.replaceChildren(heading, element("p", { class: "note" }, `The ranked lists cannot be shown. ${state.found.why}`));
     } else {
