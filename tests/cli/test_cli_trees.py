@@ -48,6 +48,15 @@ def test_a_run_is_resumed_and_ends_in_the_same_trees(framework, tmp_path, monkey
     assert "nDCG@10" in run("evaluate", tmp_path / "parts")
 
 
+@pytest.mark.parametrize(("option", "trees"), [("--verbose", range(1, 31)), ("--debug", range(3, 31, 3))])
+def test_each_tree_has_a_line_only_if_details_are_asked_for(option, trees, tmp_path):
+    pytest.importorskip("lightgbm")
+    told = run(option, *words("lightgbm"), "--epochs", 30, "--patience", "none", "--out", tmp_path / "a")
+    lines = [line for line in told.splitlines() if line.startswith("tree ")]
+    assert [line.split("  ")[0] for line in lines] == [f"tree {tree}/30" for tree in trees]
+    assert all("nDCG@10 0." in line for line in lines)
+
+
 def test_the_frameworks_names_are_settings(tmp_path):
     pytest.importorskip("lightgbm")
     told = run("train", "--data", DATA, "--model", "lightgbm", "--set", "n_estimators=3", "--out", tmp_path / "a")

@@ -313,10 +313,9 @@ def test_a_run_of_one_epoch_with_lists_that_nobody_can_rank(browser, tmp_path, l
     browser.open(tmp_path / "page.html")
     (row,) = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     for chart, name in (("curves", "nDCG@10"), ("training-loss", "loss")):
-        script = (
-            f"[...document.querySelectorAll('[data-chart={chart}] .role-axis-label text')].map((e) => e.textContent)"
-        )
-        assert [*map(float, browser.evaluate(script))] == [1, pytest.approx(row[name], rel=1e-3)]
+        labels = f"document.querySelectorAll('[data-chart={chart}] .role-axis-label text')"
+        ticks = browser.evaluate(f"[...{labels}].map((each) => each.textContent)")
+        assert [*map(float, ticks)] == [1, pytest.approx(row[name], rel=1e-3)]
     shown = texts(browser, ".queries tbody td:first-child")
     empty = [name for name in shown if all(row.split(",")[1] == "0" for row in rows if row.startswith(f"{name},"))]
     assert 0 < len(empty) < len(shown)

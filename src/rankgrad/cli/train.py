@@ -304,6 +304,7 @@ def _run(
     from rankgrad.cli.shared_options import detail, options
     from rankgrad.data.inspection_checks import warn_shared
     from rankgrad.models.registry import load
+    from rankgrad.training.loggers import row_text
 
     with telling(f"reading {source.data}"):
         whole = source.read()
@@ -332,6 +333,11 @@ def _run(
         write_json(out / RUN, record, seal=True)
     fitting: dict[str, Any] = {"out": out, "resume": resume, "init_model": start}
     fitting["progress"] = is_first() and not options.quiet
+    if (
+        options.verbose and not options.quiet
+    ):  # one line per epoch or tree, also of a run whose progress has fewer lines
+        total = record["settings"].get(kind.length or "")
+        fitting |= {"progress": None, "callbacks": [lambda row: detail(row_text(row, kind.unit, total))]}
     with telling():
         model = kind.fit(settings, parts["train"], parts.get("validation"), **fitting)
     if is_first():

@@ -84,7 +84,7 @@ class TreeKind(RankerKind):
             validation: validation lists, by which the best number of trees is chosen.
             out: folder for the model and its checkpoints.
             resume: True to resume from the checkpoint in `out`.
-            progress: True to show a bar on a terminal, and otherwise one line per tree; None to show only the bar;
+            progress: True to show a bar on a terminal, and otherwise some lines; None to show only the bar;
                 False to show nothing.
             init_model: model of the same framework, to which new trees are added. The setting `trees` is the number of
                 new trees.

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from rankgrad.atomic_files import naming, open_to_append
 
 LOG = "log.jsonl"
+_SECONDS = 10.0  # maximum time between two lines of progress, if a row takes less
 
 
 class Tracker(Protocol):
@@ -105,17 +107,19 @@ def mlflow_name(name: str) -> str:
 
 
 class ProgressBar:
-    """The progress of a run on standard error: a bar on a terminal, otherwise one line per epoch or tree.
+    """The progress of a run on standard error: a bar on a terminal, otherwise lines.
 
     With `show=None` (the default), the bar is shown on a terminal; if the output is not a terminal, nothing is printed.
-    With `show=True`, lines are printed if the output is not a terminal. With `show=False`, nothing is shown. The bar
-    contains the number of epochs or trees, the loss and the metric.
+    With `show=True`, lines are printed if the output is not a terminal: one per epoch, or one per tenth of the trees
+    and at least every ten seconds. With `show=False`, nothing is shown. The bar contains the number of epochs or trees,
+    the loss and the metric.
     """
 
     def __init__(self, epochs: int, metric: str, show: bool | None = None, unit: str = "epoch") -> None:
         self.epochs, self.metric, self.unit = epochs, metric, unit
         self._bar: Any = None
         self._lines = bool(show) and not _on_terminal()
+        self._every, self._printed = max(1, epochs // 10) if unit == "tree" else 1, time.monotonic()
         if _on_terminal() and show is not False:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -126,27 +130,38 @@ class ProgressBar:
             self._bar.start()
 
     def epoch(self, row: Mapping[str, Any]) -> None:
-        """Print the epoch, the loss, the metric and the seconds of a row, if the progress is shown as lines."""
-        if self._lines:
-            hidden = (self.unit, "lr", "seconds", "judge_seconds")
-            numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
-            values = "".join(f"  {name} {value:.4f}" for name, value in numbers.items() if name not in hidden)
-            seconds = row.get("seconds", 0.0) + row.get("judge_seconds", 0.0)
-            print(f"{self.unit} {row[self.unit]}/{self.epochs}{values}  {seconds:.1f} s", file=sys.stderr, flush=True)
+        """Print a row, if the progress is shown as lines and a line is due."""
+        due = row[self.unit] % self._every == 0 or time.monotonic() - self._printed > _SECONDS
+        if self._lines and due:
+            print(row_text(row, self.unit, self.epochs), file=sys.stderr, flush=True)
+            self._printed = time.monotonic()
 
-    def at(self, time: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
+    def at(self, now: float, loss: float | None, best: float | None, learned: Mapping[str, float]) -> None:
         """Update the bar: number of epochs or trees, mean loss of this epoch, best metric, parameters of the loss."""
         if self._bar is not None:
             best_text = "" if best is None else f"  best {self.metric} {best:.4f}"
             parameters = "".join(f"  {name} {value:.3f}" for name, value in learned.items())
             mean = "" if loss is None else f"  loss {loss:.4f}"
-            text = f"{self.unit} {min(int(time) + 1, self.epochs)}/{self.epochs}{mean}{parameters}{best_text}"
-            self._bar.update(self._task, completed=time, description=text)
+            text = f"{self.unit} {min(int(now) + 1, self.epochs)}/{self.epochs}{mean}{parameters}{best_text}"
+            self._bar.update(self._task, completed=now, description=text)
 
     def close(self) -> None:
         """Remove the progress bar."""
         if self._bar is not None:
             self._bar.stop()
+
+
+def row_text(row: Mapping[str, Any], unit: str, total: Any) -> str:
+    """Return a row of the log as one line: the number of the epoch or tree, the loss, the metric and the seconds.
+
+    Example:
+        >>> row_text({"epoch": 2, "loss": 0.5, "nDCG@10": 0.25, "lr": 0.1, "seconds": 1.5}, "epoch", 10)
+        'epoch 2/10  loss 0.5000  nDCG@10 0.2500  1.5 s'
+    """
+    hidden = (unit, "lr", "seconds", "judge_seconds")
+    numbers = {name: value for name, value in row.items() if isinstance(value, int | float) and name not in hidden}
+    values = "".join(f"  {name} {value:.4f}" for name, value in numbers.items())
+    return f"{unit} {row[unit]}/{total}{values}  {row.get('seconds', 0.0) + row.get('judge_seconds', 0.0):.1f} s"
 
 
 def _on_terminal() -> bool:

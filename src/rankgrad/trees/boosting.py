@@ -93,7 +93,7 @@ def boost(
             mean weight of each list.
         out: folder for the model, checkpoints and `log.jsonl`; the run locks the folder. With None, nothing is written.
         resume: True to resume from the checkpoint in `out`, if there is one.
-        progress: with True, show a bar on a terminal, otherwise print one line per tree. With None, show only the bar.
+        progress: with True, show a bar on a terminal, otherwise print some lines. With None, show only the bar.
             With False, show nothing.
         callbacks: functions that are called with a row of the history after each tree. A true return value ends the
             training.
