@@ -96,6 +96,17 @@ def test_shared_options_go_before_and_after_the_command(tmp_path, run):
     assert "reading" not in invoke("evaluate", run).stderr  # an earlier command changes nothing
 
 
+@pytest.mark.parametrize("words", [("list", "losses"), ("list", "recipes"), ("evaluate",)], ids=" ".join)
+def test_a_row_of_a_piped_table_is_one_line(words, run, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    words = (*words, run, "-m", "nDCG(gain='linear',ties='expected',empty='skip')@10") if len(words) == 1 else words
+    found = json.loads(run_here(*words, "--json"))
+    rows = found if isinstance(found, list) else [{"metric": name} for name in found["metrics"]]
+    lines = [re.sub(r"\s+", " ", line) for line in run_here(*words).splitlines()]
+    for row in rows:
+        assert any(all(str(value) in line for value in row.values()) for line in lines), row
+
+
 def test_debug_shows_the_traceback_of_an_error(tmp_path, main_here):
     for words in (("--debug", "train"), ("train", "--debug")):
         with pytest.raises(ValueError, match="data must be a known data set"):

@@ -3,6 +3,7 @@
 A terminal executes control characters. Ids and names from an untrusted file may contain them.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 # Control characters except tab and newline; marks that change the direction of text; surrogates.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_WIDE = 10_000  # width at which no line of a table wraps
 
 
 def shown(text: str) -> str:
@@ -25,7 +28,10 @@ def shown(text: str) -> str:
 
 
 def screen(**options: Any) -> "Console":
-    """Return a Rich console that prints control characters as escape sequences."""
+    """Return a Rich console that prints control characters as escape sequences.
+
+    In a file or a pipe, lines have any length, unless the environment variable COLUMNS is set.
+    """
     from rich.console import Console
 
     class Screen(Console):
@@ -35,4 +41,7 @@ def screen(**options: Any) -> "Console":
                 text = segment.text if segment.control else shown(segment.text)
                 yield segment if text == segment.text else segment._replace(text=text)
 
-    return Screen(**options)
+    made = Screen(**options)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _WIDE
+    return made
