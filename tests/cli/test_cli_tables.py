@@ -170,7 +170,7 @@ def test_a_column_option_replaces_only_its_own_recorded_column(trained, tmp_path
         assert json.loads(found)["metrics"] == values[0], given
     out = tmp_path / "scores.csv"
     rankgrad("predict", trained.model, tmp_path / "both.parquet", "--query", "search", "--out", out)
-    assert out.read_text().startswith("qid,docid,score\n")
+    assert out.read_text().startswith("search,url,score\n")
 
 
 def test_evaluate_says_that_the_model_was_trained_on_the_lists(trained):
@@ -285,15 +285,43 @@ def test_formats_of_scores(trained, tmp_path):
     for name in ("s.csv", "s.parquet"):
         rankgrad("predict", trained.model, data, "--out", tmp_path / name)
     read = csv.read_csv(tmp_path / "s.csv")
-    assert read.column_names == ["qid", "docid", "score"]
-    assert read["docid"].to_pylist() == trained.table["url"].to_pylist()
-    assert read["qid"].to_pylist() == trained.table["search"].to_pylist()
+    assert read.column_names == ["search", "url", "score"]  # the names of the input
+    assert read["url"].to_pylist() == trained.table["url"].to_pylist()
+    assert read["search"].to_pylist() == trained.table["search"].to_pylist()
     np.testing.assert_array_equal(np.float32(read["score"].to_numpy()), np.float32(expected))
     stored = parquet.read_table(tmp_path / "s.parquet")
     np.testing.assert_array_equal(stored["score"].to_numpy(), np.float32(expected))
-    assert stored["docid"].to_pylist() == trained.table["url"].to_pylist()
+    assert stored["url"].to_pylist() == trained.table["url"].to_pylist()
     with pytest.raises(ValueError, match="out must be a file for the format parquet"):
         rankgrad("predict", trained.model, data, "--format", "parquet")
+
+
+@pytest.mark.parametrize(("ids", "more"), [(True, ()), (False, ()), (True, ("--regroup",)), (False, ("--regroup",))])
+def test_the_best_documents_of_each_query(trained, tmp_path, ids, more):
+    table = trained.table if ids else trained.table.drop_columns(["url"])
+    table = table.take(np.random.default_rng(0).permutation(len(table))) if more else table
+    csv.write_csv(table, tmp_path / "lists.csv")
+    command = ("predict", trained.model, tmp_path / "lists.csv", *more)
+    frame = table.to_pandas().assign(score=scores(*command[1:]), row=np.arange(len(table)) + 1)
+    queries = frame.groupby("search", sort=False)
+    frame = frame.assign(rank=queries["score"].rank(ascending=False).astype(int), place=queries.ngroup())
+    best = frame[frame["rank"] <= 2].sort_values(["place", "rank"])
+    names = ["search", "url", "score", "rank"] if ids else ["search", "row", "score", "rank"]
+    for ending, read in (("csv", csv.read_csv), ("parquet", parquet.read_table)):
+        rankgrad(*command, "--top", 2, "--out", tmp_path / f"best.{ending}")
+        found = read(tmp_path / f"best.{ending}").to_pandas()
+        assert found.columns.tolist() == names
+        np.testing.assert_allclose(found.pop("score"), best["score"], rtol=1e-6)
+        assert found.to_numpy().tolist() == best[[name for name in names if name != "score"]].to_numpy().tolist()
+    spaceless = table.set_column(table.column_names.index("search"), "search", pa.array(frame["place"]))
+    csv.write_csv(spaceless, tmp_path / "lists.csv")
+    run = [line.split() for line in rankgrad(*command, "--top", 2, "--format", "trec").splitlines()]
+    documents = best["url"] if ids else "document-" + best["row"].astype(str)
+    assert [[line[2], int(line[3])] for line in run] == list(map(list, zip(documents, best["rank"], strict=True)))
+    with pytest.raises(
+        ValueError, match="top must be used with the format csv, parquet or trec, which contain ids; got"
+    ):
+        rankgrad(*command, "--top", 2)
 
 
 def test_standard_input(trained, files, tmp_path, monkeypatch):

@@ -119,7 +119,8 @@ def test_skipped_queries_and_lower_is_better(data):
         compare(a, b[:-1], data.test)
 
 
-def test_the_command(folders, data):
+def test_the_command(folders, data, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     done = rankgrad_compare(folders / "a", folders / "b", "-m", "nDCG@10", "-m", "AP", "--queries", "2")
     assert done.exit_code == 0, done.output
     for text in (

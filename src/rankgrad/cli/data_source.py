@@ -6,7 +6,7 @@ The data is a data set, a folder, a LETOR file, a table or a cache.
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from fnmatch import filter as filter_names
@@ -18,6 +18,7 @@ from rankgrad.cli.missing_option import fill_of
 
 if TYPE_CHECKING:
     from rankgrad.data import Columns, Dataset
+    from rankgrad.data.tables.columns import ChosenColumns
     from rankgrad.models.protocol import TrainedModel
 
 KEPT = "data.json"  # file that records the data of a run, in the folder of the run
@@ -181,20 +182,36 @@ class DataSource:
 
     def columns_text(self) -> str | None:
         """Return the columns of a table and their purposes as text, for messages; None if the data is not a table."""
-        from rankgrad.data import Columns
-        from rankgrad.data.tables.columns import choose
         from rankgrad.data.tables.errors import some
-        from rankgrad.data.tables.files import open_table
 
-        if (path := self.table_path()) is None:
+        if (chosen := self._chosen_columns()) is None:
             return None
-        table = open_table(path, self.format)
-        chosen = choose(self.columns or Columns(), table.numeric, partitions=table.partitions, typed=table.typed)
         others = {"query": chosen.qid, "docid": chosen.docid, "weight": chosen.weight}
         roles = "".join(f", {role} {name!r}" for role, name in others.items() if name is not None)
         categorical = f"; categorical: {some(chosen.categorical, _SHOWN)}" if chosen.categorical else ""
         features = f"{len(chosen.features)} features: {some(chosen.features, _SHOWN)}{categorical}"
         return f"columns: label {chosen.label!r}{roles}, {features}"
+
+    def id_columns(self, features: "Sequence[str] | None") -> tuple[str, str]:
+        """Return the names of the columns of query ids and document ids; `qid` and `docid` if the input has no names.
+
+        Args:
+            features: names of the features of the model that scores a table.
+        """
+        chosen = self._chosen_columns(labelled=False, model=features)
+        return ("qid", "docid") if chosen is None else (chosen.qid, chosen.docid or "docid")
+
+    def _chosen_columns(self, **options: Any) -> "ChosenColumns | None":
+        """Return the columns of a table; None if the data is not a table."""
+        from rankgrad.data import Columns
+        from rankgrad.data.tables.columns import choose
+        from rankgrad.data.tables.files import open_table
+
+        if (path := self.table_path()) is None:
+            return None
+        table = open_table(path, self.format)
+        own = self.columns or Columns()
+        return choose(own, table.numeric, partitions=table.partitions, typed=table.typed, **options)
 
     def with_options_of(self, folder: Path) -> "DataSource":
         """Return the data source, with missing options replaced by the recorded options of a model's training.

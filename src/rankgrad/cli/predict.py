@@ -30,7 +30,7 @@ def predict(
     format: Annotated[
         str | None,
         typer.Option(
-            help="Output format: scores (one per line), csv, parquet or trec (default: by the ending of --out).",
+            help="Format of --out: scores (one per line), csv, parquet or trec (default: by the ending).",
             show_default=False,
         ),
     ] = None,
@@ -44,6 +44,9 @@ def predict(
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Also write calibrated values (see `rankgrad calibrate`).")
     ] = False,
+    top: Annotated[
+        int | None, typer.Option(help="Write this number of best documents per query.", show_default=False)
+    ] = None,
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
     missing: Missing = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -51,9 +54,8 @@ def predict(
     """Score every document of a file, in the order of the rows; labels are ignored.
 
     The file is read once, in blocks of lists. With `--regroup`, the complete file is read first. CSV and Parquet files
-    contain the query ids, and also document ids if the input has them. With `--calibrated`, these files have one more
-    column, and the format `scores` contains only the calibrated values. An existing output file is replaced only when
-    all scores are written.
+    contain the ids of queries and documents, in columns with the names of the input. With `--calibrated`, they have one
+    more column, and the format `scores` contains only the calibrated values. An existing file is replaced at the end.
 
     Example: `rankgrad predict runs/a test.parquet --out scores.csv`
     """
@@ -88,6 +90,10 @@ def predict(
             one_of("input", input, ("letor", *INPUTS))
         if out == "-" and format == "parquet":
             bad_value("out", "be a file for the format parquet", "'-', which is standard output")
+        if top is not None and top < 1:
+            bad_value("top", "be at least 1", top)
+        if top is not None and kind == "scores":
+            bad_value("top", "be used with the format csv, parquet or trec, which contain ids", "scores")
         if calibrated and kind == "trec":
             bad_value("calibrated", "be used with the format scores, csv or parquet", "trec")
 
@@ -111,15 +117,17 @@ def predict(
     )
     scorer = load_model(model, device)
     calibration = calibration_of(scorer) if calibrated else None
-    with _from_standard_input(source) as source, telling(), writing_scores(kind, out, tag) as writer:
+    with _from_standard_input(source) as source, telling():
         source = source.with_options_of(model)
         source.check()
-        for part in _lists(scorer, source, kind != "scores"):
-            scores = scorer.score_lists(with_categories_of(scorer, part))
-            more = {} if calibration is None else {calibration.meaning: calibration.values(scores)}
-            writer.write(part, scores, more)
+        ids = ("qid", "docid") if kind in ("scores", "trec") else source.id_columns(scorer.feature_names)
+        with writing_scores(kind, out, tag, ids, top) as writer:
+            for part in _lists(scorer, source, kind != "scores"):
+                scores = scorer.score_lists(with_categories_of(scorer, part))
+                more = {} if calibration is None else {calibration.meaning: calibration.values(scores)}
+                writer.write(part, scores, more)
     if out != "-":
-        messages().print(f"{writer.rows:,} scores: {out}", markup=False)
+        messages().print(f"{writer.written:,} scores: {out}", markup=False)
 
 
 @contextmanager

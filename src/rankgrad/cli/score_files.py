@@ -28,10 +28,20 @@ def format_of_scores(out: str) -> str:
 
 
 class ScoreWriter:
-    """Writes the scores of blocks of lists. `rows` is the number of written scores."""
+    """Writes the scores of blocks of lists. `rows` is the number of scored documents, `written` that of written scores.
 
-    def __init__(self, write: Callable[[bytes], object], tag: str) -> None:
-        self._write, self._tag, self.rows = write, tag, 0
+    Args:
+        write: function that writes bytes.
+        tag: name of a TREC run.
+        ids: names of the columns of query ids and document ids.
+        top: number of best documents of each query to write, best first; None to write all, in the order of the input.
+    """
+
+    def __init__(
+        self, write: Callable[[bytes], object], tag: str, ids: tuple[str, str], top: int | None = None
+    ) -> None:
+        self._write, self._tag, self._ids, self._top = write, tag, ids, top
+        self.rows = self.written = 0
 
     def write(self, part: "Dataset", scores: Any, more: Mapping[str, Any] = NOTHING) -> None:
         """Write the scores of some lists to the score file, one score per document.
@@ -41,8 +51,36 @@ class ScoreWriter:
             scores: score of each document.
             more: values of further columns, by name.
         """
-        self._write(self._lines(part, scores, more).encode())
-        self.rows += len(scores)
+        lines = self._lines(part, scores, more)
+        self._write(lines.encode())
+        self._count(len(scores), part)
+
+    def _count(self, rows: int, part: "Dataset") -> None:
+        self.rows += rows
+        self.written += rows if self._top is None else int(part.lengths.clip(max=self._top).sum())
+
+    def _columns(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+        """Return the names and the values of the columns of a score file.
+
+        With `top`, there is a column `rank`, and for documents without ids their row number, from 1.
+        """
+        import numpy as np
+
+        found = {"score": scores, **more}
+        ids = [part.row_qids] if part.docids is None else [part.row_qids, part.docids]
+        if self._top is not None:
+            places, found["rank"] = _best(part, scores, self._top)
+            if part.docids is None:
+                rows = np.arange(len(scores)) if part.rows is None else part.rows
+                found = {"row": self.rows + rows + 1, **found}
+        names = [name if name not in found else usual for name, usual in zip(self._ids, ("qid", "docid"), strict=True)]
+        names[1] = names[1] if names[1] != names[0] else "docid"
+        if self._top is None:
+            columns = [part.in_row_order(values) for values in (*ids, *found.values())]
+        else:
+            columns = [values if name == "rank" else values[places] for name, values in found.items()]
+            columns = [*(values[places] for values in ids), *columns]
+        return [*names[: len(ids)], *found], columns
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
         """Return the lines of a scores file: the values of the last further column, or the scores if there is none."""
@@ -51,16 +89,17 @@ class ScoreWriter:
 
 
 class CsvScores(ScoreWriter):
-    """Writes scores as CSV: the columns `qid`, `docid` (if the documents have ids), `score` and the further columns."""
+    """Writes scores as CSV: the ids of queries and documents (if they have ids), `score` and the further columns."""
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
-        names, columns = _columns(part, scores, more)
+        names, columns = self._columns(part, scores, more)
         if not self.rows:
             rows.writerow(names)
-        for place in range(names.index("score"), len(names)):
-            columns[place] = [f"{value:.9g}" for value in columns[place].tolist()]
+        for place, name in enumerate(names):
+            if name == "score" or name in more:
+                columns[place] = [f"{value:.9g}" for value in columns[place].tolist()]
         rows.writerows(zip(*columns, strict=True))
         return text.getvalue()
 
@@ -69,27 +108,25 @@ class TrecScores(ScoreWriter):
     """Writes scores as a TREC run. The id of a document without an id is `document-` and its row number, from 1."""
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
-        import numpy as np
-
         from rankgrad.errors import bad_value
 
         lines = []
         if part.qids.dtype.kind == "U" and (spaced := [qid for qid in part.qids.tolist() if len(qid.split()) != 1]):
             bad_value("query ids", "have no spaces in a TREC run (or use --format csv)", repr(spaced[0]))
-        for qid, start, stop in zip(part.qids, part.offsets[:-1], part.offsets[1:], strict=True):
-            for rank, place in enumerate(np.argsort(-scores[start:stop], kind="stable") + start, 1):
-                words = [] if part.docids is None else str(part.docids[place]).split()
-                row = place if part.rows is None else part.rows[place]
-                name = "_".join(words) or f"document-{self.rows + row + 1}"
-                lines.append(f"{qid} Q0 {name} {rank} {scores[place]:.9g} {self._tag}\n")
+        qids = part.row_qids
+        for place, rank in zip(*_best(part, scores, self._top), strict=True):
+            words = [] if part.docids is None else str(part.docids[place]).split()
+            row = place if part.rows is None else part.rows[place]
+            name = "_".join(words) or f"document-{self.rows + row + 1}"
+            lines.append(f"{qids[place]} Q0 {name} {rank} {scores[place]:.9g} {self._tag}\n")
         return "".join(lines)
 
 
 class ParquetScores(ScoreWriter):
     """Writes scores as a Parquet file, with the columns of `CsvScores`."""
 
-    def __init__(self, file: Any, stack: ExitStack) -> None:
-        super().__init__(file.write, "")
+    def __init__(self, file: Any, stack: ExitStack, ids: tuple[str, str], top: int | None = None) -> None:
+        super().__init__(file.write, "", ids, top)
         self._file, self._stack, self._writer = file, stack, None
 
     def write(self, part: "Dataset", scores: Any, more: Mapping[str, Any] = NOTHING) -> None:
@@ -99,9 +136,9 @@ class ParquetScores(ScoreWriter):
 
         from rankgrad.errors import bad_value
 
-        names, columns = _columns(part, scores, more)
+        names, columns = self._columns(part, scores, more)
         writer: Any = self._writer
-        if writer is not None and writer.schema.field("qid").type == pa.string():
+        if writer is not None and writer.schema.field(0).type == pa.string():
             columns[0] = columns[0].astype(str)
         made = pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
         if writer is None:
@@ -110,15 +147,17 @@ class ParquetScores(ScoreWriter):
             must = "be all integers or all text for --format parquet (or use --format csv)"
             bad_value("query ids", must, "integers first, then text")
         writer.write_table(made)
-        self.rows += len(scores)
+        self._count(len(scores), part)
 
 
 @contextmanager
-def writing_scores(format: str, out: str, tag: str) -> Iterator[ScoreWriter]:
+def writing_scores(
+    format: str, out: str, tag: str, ids: tuple[str, str], top: int | None = None
+) -> Iterator[ScoreWriter]:
     """Yield a writer of scores to standard output, or to a temporary file that replaces `out` after the last score."""
     kinds = {"scores": ScoreWriter, "csv": CsvScores, "trec": TrecScores}
     if out == "-":
-        yield kinds[format](lambda text: sys.stdout.write(text.decode()), tag)
+        yield kinds[format](lambda text: sys.stdout.write(text.decode()), tag, ids, top)
         sys.stdout.flush()
         return
     from rankgrad.atomic_files import clear_leftovers, naming, writing_output
@@ -127,18 +166,21 @@ def writing_scores(format: str, out: str, tag: str) -> Iterator[ScoreWriter]:
     clear_leftovers(path.parent, path.name)
     with writing_output(path) as file, ExitStack() as stack:
         if format == "parquet":
-            yield ParquetScores(file, stack)
+            yield ParquetScores(file, stack, ids, top)
             return
 
         def write(text: bytes) -> None:
             with naming(path):
                 file.write(text)
 
-        yield kinds[format](write, tag)
+        yield kinds[format](write, tag, ids, top)
 
 
-def _columns(part: "Dataset", scores: Any, more: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """Return the names and the values of the columns of a score file, in the order of the rows of the input."""
-    ids = {} if part.docids is None else {"docid": part.docids}
-    found = {"qid": part.row_qids, **ids, "score": scores, **more}
-    return list(found), [part.in_row_order(values) for values in found.values()]
+def _best(part: "Dataset", scores: Any, top: int | None) -> tuple[Any, Any]:
+    """Return the places of the best documents of each list, best first, and their ranks in the list, from 1."""
+    import numpy as np
+
+    lists = zip(part.offsets[:-1], part.offsets[1:], strict=True)
+    places = [np.argsort(-scores[start:stop], kind="stable")[:top] + start for start, stop in lists]
+    ranks = [np.arange(1, len(each) + 1) for each in places]
+    return np.concatenate([[], *places]).astype(np.int64), np.concatenate([[], *ranks]).astype(np.int64)
