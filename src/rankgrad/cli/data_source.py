@@ -196,7 +196,7 @@ class DataSource:
         """Return the names of the columns of query ids and document ids; `qid` and `docid` if the input has no names.
 
         Args:
-            features: names of the features of the model that scores a table.
+            features: names of the features of the model; None if they are unknown.
         """
         chosen = self._chosen_columns(labelled=False, model=features)
         return ("qid", "docid") if chosen is None else (chosen.qid, chosen.docid or "docid")
