@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankgrad.errors import bad_value
+from rankgrad.ids import query_ids
 
 
 def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
@@ -14,7 +15,7 @@ def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
     `values[order]` groups values; `restored[order] = scores` restores the original order of grouped scores.
 
     Args:
-        qid: query id of each row, `(rows,)`, integers or text, in any order.
+        qid: query id of each row, `(rows,)`, integers or text, in any order; see `rankgrad.ids`.
 
     Returns:
         order `(rows,)`, offsets `(lists + 1,)`, and the query ids `(lists,)`.
@@ -23,7 +24,7 @@ def group_rows(qid: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
         >>> group_rows(["b", "a", "b"])
         (array([0, 2, 1]), array([0, 2, 3]), array(['b', 'a'], dtype='<U1'))
     """
-    qid = _ids("qid", qid)
+    qid = query_ids(qid)
     changes = np.flatnonzero(qid[1:] != qid[:-1]) + 1
     starts = np.concatenate([[0], changes]) if len(qid) else np.zeros(0, dtype=np.int64)
     unique, first, inverse = np.unique(qid, return_index=True, return_inverse=True)
@@ -54,18 +55,3 @@ def group_offsets(group: Any, rows: int) -> NDArray[np.int64]:
     if sizes.sum() != rows:
         bad_value("group", f"have the sum {rows}, the number of rows", sizes.sum())
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _ids(name: str, values: ArrayLike) -> NDArray[Any]:
-    ids = np.asarray(values)
-    if ids.ndim != 1:
-        bad_value(name, "have one dimension, (rows,)", ids.shape)
-    if ids.dtype.kind == "f":
-        if not (np.isfinite(ids).all() and (ids == np.floor(ids)).all()):
-            bad_value(name, "be integers or text", "fractions, NaN or infinities")
-        return ids.astype(np.int64)
-    if ids.dtype.kind == "O":
-        if any(value is None or value != value for value in ids):
-            bad_value(name, "have a value in every row", "None or NaN")
-        return ids.astype(str)
-    return ids

@@ -161,8 +161,8 @@ def test_arrays_with_groups():
         ([["a"]], [1], {"qid": [1]}, "X must be an array of numbers; got <U1"),
         ([[1.0]], [1, 2], {"qid": [1, 1]}, "X must have one row per label, (2, f); got (1, 1)"),
         ([[1.0]], [1], {"qid": [1, 2]}, "qid must have one query id per row, (1,); got (2,)"),
-        ([[1.0]], [1], {"qid": [0.5]}, "qid must be integers or text; got fractions, NaN or infinities"),
-        ([[1.0]], [1], {"qid": [None]}, "qid must have a value in every row; got None or NaN"),
+        ([[1.0]], [1], {"qid": [0.5]}, "qid must be integers or text; got 0.5 in row 0"),
+        ([[1.0]], [1], {"qid": [None]}, "qid must have a value in every row; got no value in row 0"),
         ([[1.0]], [1], {"group": [2]}, "group must have the sum 1, the number of rows; got 2"),
         ([[np.nan]], [1], {"qid": [1]}, "got 1 missing or infinite values in 'column 0'"),
         (

@@ -119,9 +119,9 @@ def test_types_of_query_ids(tmp_path):
     assert read(pa.array(["a", "a", "b"]).dictionary_encode()).tolist() == ["a", "b"]
     assert read(["a b", "a b", "9"], "t.csv").tolist() == ["a b", "9"]
     assert read([2**40, 2**40, 3], "t.jsonl").tolist() == [2**40, 3]
-    with pytest.raises(TableError, match="row 3: a query id that is not an integer"):
+    with pytest.raises(TableError, match="row 3: 9.5 in column 'qid'; expected integers or text"):
         read([7.0, 7.0, 9.5])
-    with pytest.raises(TableError, match="row 2: no query id; expected a query id in every row"):
+    with pytest.raises(TableError, match="row 2: no value in column 'qid'; expected a value in every row"):
         read(["a", None, "b"])
 
 
@@ -339,7 +339,7 @@ def test_large_ids_in_json_lines(tmp_path):
 
 def test_no_query_id_in_text(tmp_path):
     (tmp_path / "t.csv").write_text("qid,label,x\na,1,2\n,0,1\n")
-    with pytest.raises(TableError, match="row 2: no query id"):
+    with pytest.raises(TableError, match="row 2: no value in column 'qid'"):
         read_table(tmp_path / "t.csv")
 
 

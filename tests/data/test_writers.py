@@ -134,7 +134,7 @@ def test_document_ids_that_look_like_the_form_of_letor_4(docid, tmp_path):
 
 
 def with_ids(qid="q", docid="d"):
-    return from_arrays([[1.0]], [1], qid=np.array([qid]), docids=np.array([docid]))[0]
+    return replace(from_arrays([[1.0]], [1], qid=[1])[0], qids=np.array([qid]), docids=np.array([docid]))
 
 
 def with_values(feature=1.0, label=1.0):
@@ -165,6 +165,18 @@ def test_what_text_cannot_represent_is_one_sentence(data, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         write_letor(data, tmp_path / "a.txt")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_that_no_file_can_have_are_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    for name, data in (("query", with_ids("\ud800")), ("document", with_ids(docid="\ud800")), ("query", with_ids(""))):
+        with pytest.raises(
+            ValueError, match=rf"^{name} ids must (be integers, or text in UTF-8|have a value in every)"
+        ):
+            write_parquet(data, tmp_path / "a")
+    large = replace(with_ids(), qids=np.array([2**63 + 1], dtype=np.uint64))
+    for name in ("a.parquet", "cache"):
+        assert read_back(large, tmp_path / name).qids.tolist() == ["9223372036854775809"]
 
 
 @pytest.mark.parametrize("write", [write_letor, write_parquet])

@@ -290,7 +290,7 @@ def test_rows_in_any_order_are_grouped_by_query():
         ({"offsets": [0, 2]}, "at most one of mask, offsets, qid and group must be given; got offsets and qid"),
         ({"mask": [True, True]}, "at most one of mask, offsets, qid and group must be given; got mask and qid"),
         ({"qid": [1]}, r"qid must have one query id per row, \(2,\); got \(1,\)"),
-        ({"qid": [1, 1.5]}, "qid must be integers or text; got fractions"),
+        ({"qid": [1, 1.5]}, "qid must be integers or text; got 1.5 in row 1"),
         ({"ids": ["a"]}, r"ids must have one id per row, \(2,\); got \(1,\)"),
         ({"scores": [[1.0, 0.0]], "labels": [[1, 0]]}, r"scores must have one dimension, \(rows,\), if qid is given"),
     ],

@@ -17,6 +17,7 @@ from rankgrad.data.tables.errors import FILL_ADVICE, TEXT_ADVICE, some, warn_inf
 from rankgrad.data.tables.reader import read_table
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.group_rows import group_offsets, group_rows
+from rankgrad.ids import document_ids
 
 
 def from_arrays(
@@ -70,14 +71,14 @@ def from_arrays(
     return Dataset(features, labels, offsets, qids, ids, name), order
 
 
-def row_ids(docids: ArrayLike, rows: int) -> NDArray[np.str_]:
+def row_ids(docids: Any, rows: int) -> NDArray[np.str_]:
     """Check document ids, and return them as texts, `(rows,)`.
 
     Args:
         docids: document id of each row.
         rows: number of rows.
     """
-    ids = np.asarray(docids).astype(str)
+    ids = document_ids(docids)
     if ids.shape != (rows,):
         bad_value("docids", f"have one id per row, ({rows},)", ids.shape)
     return ids
@@ -135,7 +136,7 @@ def from_frame(
     for role, column in (("label", label), ("qid", chosen.qid)):
         if nulls := table.nulls(column):
             bad_value(role, f"have a value in every row of {column!r}", f"{nulls} nulls")
-    order, offsets, qids = group_rows(table.values(chosen.qid))
+    order, offsets, qids = group_rows(table.frame[chosen.qid])
     if not regroup and (scattered := np.flatnonzero(np.diff(order) != 1)).size:
         row = int(order[scattered[0] + 1])
         bad_value(
@@ -154,7 +155,7 @@ def from_frame(
         with np.errstate(over="ignore"):
             x[:, j] = table.numbers(column)[order]
     labels = _labels(table.numbers(label))[order]
-    ids = None if chosen.docid is None else np.asarray(table.values(chosen.docid)).astype(str)[order]
+    ids = None if chosen.docid is None else document_ids(table.frame[chosen.docid])[order]
     weights = None if chosen.weight is None else _labels(table.numbers(chosen.weight), "weights")[order]
     rows = None if np.array_equal(order, np.arange(len(order))) else order
     names = tuple(map(str, wanted))

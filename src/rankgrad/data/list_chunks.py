@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.sparse_rows import Features, stack_rows
+from rankgrad.ids import join_ids
 
 
 class ChunkRows(NamedTuple):
@@ -46,13 +47,6 @@ def complete_lists(parts: Iterable[ChunkRows], documents: int, name: str) -> Ite
         yield _dataset(_joined(waiting), name)
 
 
-def join_qids(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join arrays of query ids of a stream of rows. If one array has text, all ids become text."""
-    if any(part.dtype.kind == "U" for part in parts):
-        parts = [part.astype(np.str_) for part in parts]
-    return np.concatenate(parts)
-
-
 def _joined(parts: list[ChunkRows]) -> ChunkRows:
     if len(parts) == 1:
         return parts[0]
@@ -62,9 +56,9 @@ def _joined(parts: list[ChunkRows]) -> ChunkRows:
     return ChunkRows(
         stack_rows([part.features for part in parts]),
         np.concatenate([part.labels for part in parts]),
-        np.concatenate(docids) if docids else None,
+        join_ids(docids) if docids else None,
         starts,
-        join_qids([part.qids for part in parts]),
+        join_ids([part.qids for part in parts]),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.letor.errors import LetorError
-from rankgrad.data.list_chunks import join_qids
+from rankgrad.ids import join_ids
 
 _MOST_PARTS = 16
 _SLAB = 64 << 20  # number of bytes that `reorder` moves at a time
@@ -69,7 +69,7 @@ class QueryRuns:
         if not self._parts:
             return [np.empty(0, dtype=np.int64)] * 4
         *counts, qids = (list(parts) for parts in zip(*self._parts, strict=True))
-        return [*(np.concatenate(parts) for parts in counts), join_qids(qids)]
+        return [*(np.concatenate(parts) for parts in counts), join_ids(qids)]
 
 
 def origins(qids: NDArray[Any]) -> NDArray[np.int64]:

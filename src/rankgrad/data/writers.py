@@ -19,6 +19,7 @@ from rankgrad.data.dataset import Dataset
 from rankgrad.data.letor.errors import LONGEST_ID
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import bad_value
+from rankgrad.ids import document_ids, query_ids
 
 _BLOCK = 1 << 20  # number of values of LETOR text that are formatted at a time
 _ROW_GROUP = 1 << 23  # number of features in a row group of Parquet: 32 MB
@@ -89,9 +90,11 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     _check_rows(dataset, "Parquet")
     weights = dataset.weights
-    text = dataset.qids.dtype.kind not in "iu"
+    ids = query_ids(dataset.qids, "query ids")
+    docids = None if dataset.docids is None else document_ids(dataset.docids, "document ids")
+    text = ids.dtype.kind not in "iu"
     types = {"label": pa.float32(), "qid": pa.string() if text else pa.int64()}
-    types |= {} if dataset.docids is None else {"docid": pa.string()}
+    types |= {} if docids is None else {"docid": pa.string()}
     types |= {} if weights is None else {"weight": pa.float32()}
     names = _feature_names(dataset)
     if taken := [name for name in names if name in types]:
@@ -100,9 +103,9 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     clear_leftovers(path.parent, path.name)
     with writing(path) as file, naming(path), parquet.ParquetWriter(file, schema) as writer:
         for rows, lists in _row_groups(dataset):
-            qids = np.repeat(np.asarray(dataset.qids[lists]), dataset.lengths[lists])
+            qids = np.repeat(ids[lists], dataset.lengths[lists])
             columns: list[Any] = [np.asarray(dataset.labels[rows], dtype=np.float32), qids]
-            columns += [] if dataset.docids is None else [np.asarray(dataset.docids[rows])]
+            columns += [] if docids is None else [docids[rows]]
             columns += [] if weights is None else [np.asarray(weights[rows], dtype=np.float32)]
             columns += list(np.ascontiguousarray(dataset.features[rows].T, dtype=np.float32))
             arrays = [pa.array(column, type=each.type) for column, each in zip(columns, schema, strict=True)]
@@ -132,6 +135,7 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
             array = getattr(dataset, name)
             if array is None:
                 continue
+            array = query_ids(array, "query ids") if name == "qids" else array
             dtype = kinds.get(name, np.int64 if name == "qids" and array.dtype.kind in "iu" else np.str_)
             if dtype is np.str_:
                 array = array.astype(np.str_, copy=False)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
 from rankgrad.group_rows import group_offsets, group_rows
+from rankgrad.ids import document_ids
 from rankgrad.lists import Lists, as_lists
 from rankgrad.metrics.custom import CustomMetric, as_metric
 from rankgrad.metrics.few_lists import FEW, note_about, t_interval
@@ -229,11 +230,12 @@ def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[str, .
     order, starts, queries = group_rows(qid.cpu() if isinstance(qid, torch.Tensor) else qid)
     if len(order) != len(scores):
         bad_value("qid", f"have one query id per row, ({len(scores)},)", order.shape)
-    if ids is not None and np.shape(ids) != order.shape:
-        bad_value("ids", f"have one id per row, ({len(order)},)", np.shape(ids))
+    ids = None if ids is None else document_ids(ids, "ids")
+    if ids is not None and ids.shape != order.shape:
+        bad_value("ids", f"have one id per row, ({len(order)},)", ids.shape)
     place = torch.from_numpy(order).to(scores.device)
     lists = Lists(scores[place], labels[place], None, torch.from_numpy(starts).to(scores.device))
-    return lists, None if ids is None else np.asarray(ids)[order], tuple(map(str, queries.tolist()))
+    return lists, None if ids is None else ids[order], tuple(map(str, queries.tolist()))
 
 
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
@@ -257,7 +259,7 @@ def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], List
         chosen = torch.from_numpy(rows).to(scores.device)
         part_offsets = torch.tensor([0, *np.cumsum(lengths[members]).tolist()], device=scores.device)
         part = Lists(scores[chosen], labels[chosen], None, part_offsets)
-        yield members, part, None if ids is None else np.asarray(ids, dtype=str)[rows]
+        yield members, part, None if ids is None else document_ids(ids, "ids")[rows]
 
 
 def summarise(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.errors import bad_type, bad_value, one_of, warn_caller
+from rankgrad.ids import document_ids
 from rankgrad.lists import Lists, as_lists, reduce, to_padded, values_are_cheap
 from rankgrad.metrics.sort_order import TIES, equal_groups, ranked_order
 
@@ -133,9 +134,10 @@ def rank_padded(
 
 def id_codes(ids: Any, lists: Lists) -> Tensor:
     """Return integers with the same order as the ids, `(..., n)`. Ids are compared by code point, as in trec_eval."""
-    text, shape, offsets = np.asarray(ids, dtype=str), tuple(lists.given.scores.shape), lists.given.offsets
-    if text.shape != shape:
-        bad_value("ids", f"have the shape of scores, {shape}", text.shape)
+    shape, offsets = tuple(lists.given.scores.shape), lists.given.offsets
+    if np.shape(ids) != shape:
+        bad_value("ids", f"have the shape of scores, {shape}", np.shape(ids))
+    text = document_ids(np.ravel(ids) if len(shape) != 1 else ids, "ids")
     codes = torch.from_numpy(np.unique(text, return_inverse=True)[1].reshape(shape)).to(lists.scores.device)
     return codes if offsets is None else to_padded(codes, offsets, lists.mask.shape[-1])[0]
 

@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from rankgrad.data.tables.errors import FILL_ADVICE, TableError, some, warn_infi
 from rankgrad.data.tables.files import TableFile, open_table
 from rankgrad.data.tables.joined import JoinedTables
 from rankgrad.errors import bad_value
+from rankgrad.ids import BadId, column_texts, decoded, join_ids, text_array
 
 _log = logging.getLogger(__name__)
 
@@ -173,11 +175,11 @@ def stream_table(
         for batch in table.batches([*keys, *chosen.features]):
             if not batch.num_rows:
                 continue
-            starts, qids = query_runs(table, batch.column(chosen.qid), done)
+            starts, qids = query_runs(table, chosen.qid, batch.column(chosen.qid), done)
             runs.add(table.path, done + starts, done + starts + 1, qids)
             blocks = _FeatureBlocks(table, chosen, fill)
             matrix = blocks.add(batch, done)
-            docids = None if chosen.docid is None else _texts(batch.column(chosen.docid))
+            docids = None if chosen.docid is None else _docids(table, chosen.docid, batch, done)
             done += batch.num_rows
             if progress is not None:
                 progress(done)
@@ -192,7 +194,7 @@ def stream_table(
     _warn_of_values(table)
 
 
-def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def query_runs(table: TableFile, name: str, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the first row and the query id of each run of equal query ids in a column of a table.
 
     If each id is the usual text of an integer (`12`, not `012`), the ids are integers; otherwise, they are
@@ -201,32 +203,45 @@ def query_runs(table: TableFile, column: Any, row: int) -> tuple[NDArray[np.int6
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    if not pa.types.is_dictionary(column.type):
-        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        column = (column if number else column.cast(pa.string())).dictionary_encode()
-    kinds = column.dictionary
-    if not (pa.types.is_integer(kinds.type) or pa.types.is_floating(kinds.type)):
-        kinds = kinds.cast(pa.string())  # polars has its own type of text
-    empty = kinds.index("").as_py() if pa.types.is_string(kinds.type) else -1
-    index = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    if (missing := np.flatnonzero((index == -1) | (index == empty))).size:
-        raise TableError(table.path, row + int(missing[0]) + 1, "no query id", "a query id in every row")
-    starts = np.append(0, np.flatnonzero(index[1:] != index[:-1]) + 1).astype(np.int64)
-    ids = kinds.take(pa.array(index[starts]))
-    if pa.types.is_floating(ids.type):
-        values = ids.to_numpy(zero_copy_only=False)
-        if not (np.isfinite(values).all() and (values == np.floor(values)).all()):
-            wrong = starts[~(np.isfinite(values) & (values == np.floor(values)))][0]
-            raise TableError(table.path, row + int(wrong) + 1, "a query id that is not an integer", "integers or text")
-        ids = ids.cast(pa.int64())
-    text = ids.cast(pa.string())
+    column = decoded(column)
+    types = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
+    if not any(test(column.type) for test in types):
+        try:
+            column = column_texts(column)
+        except BadId as error:
+            raise _bad_id(table, name, error, row + error.row) from None
+    encoded = column.dictionary_encode()
+    index = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     try:
+        kinds = column_texts(encoded.dictionary)
+    except BadId as error:
+        raise _bad_id(table, name, error, row + int(np.flatnonzero(index == error.row)[0])) from None
+    filled = compute.not_equal(kinds, "").fill_null(False).to_numpy(zero_copy_only=False)
+    if (missing := np.flatnonzero(~np.append(filled, False)[index])).size:
+        error = BadId(0, "no value", "have a value in every row")
+        raise _bad_id(table, name, error, row + int(missing[0]))
+    starts = np.append(0, np.flatnonzero(index[1:] != index[:-1]) + 1).astype(np.int64)
+    text = kinds.take(pa.array(index[starts]))
+    with suppress(pa.ArrowInvalid):
         whole = text.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return starts, _texts(text)
-    if compute.all(compute.equal(whole.cast(pa.string()), text)).as_py():
-        return starts, whole.to_numpy()
-    return starts, _texts(text)
+        if compute.all(compute.equal(whole.cast(pa.string()), text)).as_py():
+            return starts, whole.to_numpy()
+    try:
+        return starts, text_array(text)
+    except BadId as error:
+        raise _bad_id(table, name, error, row + int(starts[error.row])) from None
+
+
+def _docids(table: TableFile, name: str, batch: Any, row: int) -> NDArray[np.str_]:
+    """Return the document ids of a table batch, whose first row is `row`."""
+    try:
+        return text_array(column_texts(batch.column(name)))
+    except BadId as error:
+        raise _bad_id(table, name, error, row + error.row) from None
+
+
+def _bad_id(table: TableFile, name: str, error: BadId, row: int) -> TableError:
+    return TableError(table.path, row + 1, f"{error.got} in column {name!r}", error.must.partition(" ")[2])
 
 
 def _read(
@@ -250,13 +265,13 @@ def _read(
     for batch in table.batches([*chosen.keys, *chosen.features] if once else chosen.keys):
         if not batch.num_rows:
             continue
-        starts, qids = query_runs(table, batch.column(chosen.qid), documents)
+        starts, qids = query_runs(table, chosen.qid, batch.column(chosen.qid), documents)
         runs.add(table.path, documents + starts, documents + starts + 1, qids)
         for key, column in (("labels", chosen.label), ("weights", chosen.weight)):
             if column is not None:
                 keys[key].append(_numbers(table, batch.column(column), key[:-1], documents))
         if chosen.docid is not None:
-            keys["docids"].append(_texts(batch.column(chosen.docid)))
+            keys["docids"].append(_docids(table, chosen.docid, batch, documents))
         if once:
             blocks.add(batch, documents)
         documents += batch.num_rows
@@ -272,7 +287,7 @@ def _read(
         place = np.empty(documents, np.int64)
         place[source] = np.arange(documents)
     arrays: dict[str, Any] = {"features": new("features", (documents, len(chosen.features)), np.float32)}
-    joined = {key: np.concatenate(parts) for key, parts in keys.items() if parts}
+    joined = {key: (join_ids if key == "docids" else np.concatenate)(parts) for key, parts in keys.items() if parts}
     joined.setdefault("labels", np.zeros(documents, np.float32))
     ordered = {key: values if place is None else values[source] for key, values in joined.items()}
     ordered |= {"offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), "qids": qids[first]}
@@ -455,13 +470,6 @@ def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.f
         shown = f"no {role}" if column.is_null()[at].as_py() else f"{role} {values[at]:g}"
         raise TableError(table.path, row + at + 1, shown, "a finite number of at least 0")
     return numbers
-
-
-def _texts(column: Any) -> NDArray[np.str_]:
-    import pyarrow as pa
-
-    values = column.cast(pa.string()).fill_null("").to_numpy(zero_copy_only=False)
-    return np.asarray(values).astype(np.str_)
 
 
 def _empty(table: TableFile) -> TableError:
