@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import sys
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -119,7 +121,7 @@ def test_types_of_query_ids(tmp_path):
     assert read(pa.array(["a", "a", "b"]).dictionary_encode()).tolist() == ["a", "b"]
     assert read(["a b", "a b", "9"], "t.csv").tolist() == ["a b", "9"]
     assert read([2**40, 2**40, 3], "t.jsonl").tolist() == [2**40, 3]
-    with pytest.raises(TableError, match="row 3: 9.5 in column 'qid'; expected integers or text"):
+    with pytest.raises(TableError, match=r"row 3: 9\.5 in column 'qid'; expected integers or text"):
         read([7.0, 7.0, 9.5])
     with pytest.raises(TableError, match="row 2: no value in column 'qid'; expected a value in every row"):
         read(["a", None, "b"])
@@ -272,6 +274,22 @@ def test_infinite_values_are_counted_when_they_become_missing(tmp_path, name):
         from_frame(table, missing=0.0)
     with pytest.raises(TableError, match=r"row 1: a value too large for float32 \(1e\+39\) in column 'b'"):
         read_table(tmp_path / name)
+
+
+def test_infinite_values_are_counted_in_several_threads(tmp_path):
+    columns = {f"f{place}": np.full(60_000, np.inf) for place in range(3)}
+    table = pa.table({"qid": np.zeros(60_000, int), "label": np.zeros(60_000), **columns})
+    parquet.write_table(table, tmp_path / "t.parquet", row_group_size=100)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with (
+            pytest.warns(UserWarning, match=r": 'f0' 60,000, 'f1' 60,000, 'f2' 60,000$"),
+            patch("rankgrad.data.letor.passes.threads", lambda: 8),
+        ):
+            read_table(tmp_path / "t.parquet", missing="nan")
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_other_delimiters_and_quotes(tmp_path):

@@ -112,7 +112,7 @@ class TableFile(ABC):
         self.categories: dict[str, tuple[str, ...]] = {}  # categories of the columns that are read as categories
         # For each block of a categorical column: name, number of values that are not in `categories`, number of values.
         self.unknown: list[tuple[str, int, int]] = []
-        self.infinite: dict[str, int] = {}  # number of infinite values of each column that has some
+        self.infinite: list[tuple[str, int]] = []  # name of a column, and number of its infinite values in a block
 
     @property
     def bytes(self) -> int:

@@ -400,7 +400,8 @@ def _write_batch(
             batch = batch.set_column(number, name, column.indices.cast("float32").fill_null(0))
     found = write_rows(batch, batch.schema.names, matrix, first, place, 0.0 if fill is None else fill)
     for name in (batch.schema.names[column] for column in np.flatnonzero(found[0])) if fill is not None else ():
-        table.infinite[name] = table.infinite.get(name, 0) + _infinities(batch.column(name))
+        # Several threads write here. An append is one operation, an addition to a number is not.
+        table.infinite.append((name, _infinities(batch.column(name))))
     for number, values in codes.items():
         matrix[slice(first, first + len(values)) if place is None else place, number] = values
     return found
@@ -428,7 +429,10 @@ def _codes(table: TableFile, column: Any, name: str) -> NDArray[np.float32]:
 
 def _warn_of_values(table: TableFile) -> None:
     """Warn about infinite values, and about categorical columns in which most values are unknown to the model."""
-    warn_infinite(str(table.path), table.infinite)
+    infinite = dict.fromkeys(table.names, 0)
+    for name, count in table.infinite:
+        infinite[name] += count
+    warn_infinite(str(table.path), infinite)
     for name in table.categories:
         blocks = [(unknown, given) for column, unknown, given in table.unknown if column == name]
         warn_unknown(name, sum(unknown for unknown, _ in blocks), sum(given for _, given in blocks))
