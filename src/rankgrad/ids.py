@@ -135,28 +135,19 @@ def decoded(column: Any) -> Any:
     return (values.cast(pa.string()) if str(values.type) == "string_view" else values).take(column.indices)
 
 
-def _read(values: Any, name: str) -> NDArray[Any]:
-    """Return ids as integers or as text; a missing id is empty text."""
-    try:
-        if type(values).__module__.partition(".")[0] == "pyarrow":
-            from pyarrow import types
+def exact_values(values: Any, name: str) -> NDArray[Any]:
+    """Return values as an array that has them exactly. NumPy alone would convert integers with a null to floats.
 
-            values = decoded(values)
-            if types.is_floating(values.type) or (types.is_integer(values.type) and not values.null_count):
-                values = np.asarray(values)
-            elif types.is_decimal(values.type):
-                values = values.to_pylist()
-            else:
-                return text_array(column_texts(values))
-        return _from_array(_array(values, name))
-    except BadId as error:
-        raise BadId(error.row, error.got, error.must, name) from None
-
-
-def _array(values: Any, name: str) -> NDArray[Any]:
-    """Return ids as an array that has the exact values; NumPy alone would convert integers with a null to floats."""
+    Args:
+        values: a list, an array, or a column of pandas, polars or Arrow.
+        name: name of the argument, for errors.
+    """
     package, dtype = type(values).__module__.partition(".")[0], getattr(values, "dtype", None)
-    if package == "pandas" and dtype is not None and not isinstance(dtype, np.dtype):
+    if package == "pyarrow":
+        values = decoded(values)
+        if values.null_count or str(values.type).rstrip("0123468") not in ("int", "uint", "float", "double"):
+            values = values.to_pylist()
+    elif package == "pandas" and dtype is not None and not isinstance(dtype, np.dtype):
         values = values.astype(object)
     elif package == "polars" and dtype is not None and (values.null_count() or not dtype.is_integer()):
         values = values.to_list()
@@ -173,6 +164,18 @@ def _array(values: Any, name: str) -> NDArray[Any]:
     if array.ndim != 1:
         bad_value(name, "have one dimension, (rows,)", array.shape)
     return array
+
+
+def _read(values: Any, name: str) -> NDArray[Any]:
+    """Return ids as integers or as text; a missing id is empty text."""
+    try:
+        if type(values).__module__.partition(".")[0] == "pyarrow":
+            values = decoded(values)
+            if "string" in str(values.type) or "binary" in str(values.type):
+                return text_array(column_texts(values))
+        return _from_array(exact_values(values, name))
+    except BadId as error:
+        raise BadId(error.row, error.got, error.must, name) from None
 
 
 def _from_array(array: NDArray[Any]) -> NDArray[Any]:

@@ -127,6 +127,34 @@ def test_types_of_query_ids(tmp_path):
         read(["a", None, "b"])
 
 
+@pytest.mark.parametrize(
+    ("values", "categories"),
+    [
+        ([3, 1, 3, None], ("1", "3")),
+        ([2**53 + 1, 2**53, 7, None], ("7", "9007199254740992", "9007199254740993")),
+        ([0.5, 2.0, 0.5, None], ("2", "0.5")),
+        (["b", "a", "b", None], ("a", "b")),
+    ],
+)
+def test_a_categorical_column_has_the_same_categories_in_every_format(tmp_path, values, categories):
+    pd = pytest.importorskip("pandas")
+    category = pd.Categorical(pd.array(values, dtype="Int64" if isinstance(values[0], int) else None))
+    frame = pd.DataFrame({"qid": [1, 1, 1, 1], "label": [1, 0, 2, 1], "x": [1.0, 2.0, 3.0, 4.0], "c": category})
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_feather(tmp_path / "t.arrow")
+    expected = from_frame(frame, missing="nan")
+    assert expected.categories == {1: categories}
+    found = [read_table(tmp_path / name, missing="nan") for name in ("t.parquet", "t.arrow")]
+    for data in (*found, from_frame(pa.Table.from_pandas(frame), missing="nan")):
+        assert data.categories == expected.categories
+        np.testing.assert_array_equal(data.features, expected.features)
+    assert np.isnan(expected.features[3, 1])
+    if isinstance(values[0], int):  # a model of version 0.2 was trained on the numbers in a Parquet file
+        numbers = [read_columns(tmp_path / name, model=("x", "c"), missing="nan") for name in ("t.parquet", "t.arrow")]
+        np.testing.assert_array_equal(numbers[0].features[:3, 1], np.array(values[:3], np.float32))
+        np.testing.assert_array_equal(numbers[1].features, numbers[0].features)
+
+
 def test_a_folder_of_parquet_files_with_partitions(tmp_path):
     data = lists()
     table = as_table(data)

@@ -13,6 +13,7 @@ from rankgrad.data.dataset import Categories
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.tables.errors import some
 from rankgrad.errors import bad_type, bad_value
+from rankgrad.ids import exact_values
 
 _DATE = re.compile(r"date|time|period|duration", re.IGNORECASE)  # types of pandas, polars and Arrow
 
@@ -131,10 +132,7 @@ def _values(X: Any, place: int) -> Any:
     names = column_names(X)
     if names is None:
         return np.asarray(X)[:, place]
-    column = X.iloc[:, place] if hasattr(X, "iloc") else X[names[place]]
-    if hasattr(column, "to_pylist"):
-        return np.array(column.to_pylist(), dtype=object)
-    return np.array(column.to_list(), dtype=object) if _is_categorical(X, place) else column.to_numpy()
+    return exact_values(X.iloc[:, place] if hasattr(X, "iloc") else X[names[place]], str(names[place]))
 
 
 def _kind(X: Any, place: int) -> Any:

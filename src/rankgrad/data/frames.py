@@ -17,7 +17,7 @@ from rankgrad.data.tables.errors import FILL_ADVICE, TEXT_ADVICE, some, warn_inf
 from rankgrad.data.tables.reader import read_table
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.group_rows import group_offsets, group_rows
-from rankgrad.ids import document_ids
+from rankgrad.ids import document_ids, exact_values
 
 
 def from_arrays(
@@ -148,7 +148,7 @@ def from_frame(
     codes = {}
     for j, column in enumerate(wanted):
         if column in chosen.categorical:
-            values = table.values(column)[order]
+            values = exact_values(table.frame[column], str(column))[order]
             codes[j] = find_categories(values, str(column)), values
             continue
         # Values beyond the range of float32 become infinite; `_fill` reports or replaces them.

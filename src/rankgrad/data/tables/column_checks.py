@@ -27,7 +27,9 @@ def choose_columns(
     `categories` contains the categories of a model or of the training table. If it does not contain a categorical
     column, the categories of this column are its distinct values in the table.
     """
-    typed = [*table.typed, *(name for name in categories or () if name in table.names)]
+    # A model without these categories was trained on the numbers of a dictionary, and reads numbers again.
+    typed = [name for name in table.typed if (labelled and model is None) or not table.numeric[name]]
+    typed += [name for name in categories or () if name in table.names]
     texts = [name for name in model or () if table.numeric.get(name) is False and name not in typed]
     _check_numbers(table, texts)
     try:

@@ -1,5 +1,6 @@
 """Open table files: CSV, TSV, JSON lines and Arrow files, and Parquet files or folders. Rows are read in batches."""
 
+import base64
 import os
 import re
 import threading
@@ -108,7 +109,7 @@ class TableFile(ABC):
         self.partitions: tuple[str, ...] = ()  # columns that are in the names of folders
         self.numeric: dict[str, bool] = {field.name: _is_numeric(field.type) for field in schema}
         # Columns whose type is categorical. Their values are texts or numbers in a dictionary.
-        self.typed: list[str] = [field.name for field in schema if _is_dictionary(field.type)]
+        self.typed: list[str] = _dictionaries(schema)
         self.categories: dict[str, tuple[str, ...]] = {}  # categories of the columns that are read as categories
         # For each block of a categorical column: name, number of values that are not in `categories`, number of values.
         self.unknown: list[tuple[str, int, int]] = []
@@ -186,6 +187,10 @@ class ParquetFiles(TableFile):
             schema = pa.schema([*first, *(whole.schema.field(name) for name in added)])
         super().__init__(path, "parquet", schema, files)
         self.partitions = tuple(name for name in schema.names if name not in first.names)
+        # Parquet has no dictionaries of numbers. The schema of the writer, a copy of which is in the file, has them.
+        if (written := (pq.read_metadata(files[0]).metadata or {}).get(b"ARROW:schema")) is not None:
+            dictionaries = _dictionaries(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written))))
+            self.typed += [name for name in dictionaries if name in first.names and name not in self.typed]
 
     def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
         import pyarrow as pa
@@ -404,14 +409,15 @@ def _delimiter(path: Path, format: str) -> str:
     return max(",;\t|", key=header.count)  # the first of equals
 
 
-def _is_dictionary(kind: Any) -> bool:
+def _dictionaries(schema: Any) -> list[str]:
     import pyarrow as pa
 
-    return bool(pa.types.is_dictionary(kind))
+    return [field.name for field in schema if pa.types.is_dictionary(field.type)]
 
 
 def _is_numeric(kind: Any) -> bool:
     from pyarrow import types
 
+    kind = kind.value_type if types.is_dictionary(kind) else kind
     tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     return any(test(kind) for test in tests)
