@@ -77,13 +77,13 @@ def column_texts(column: Any) -> Any:
     if not (text or data or str(kind) == "binary_view"):
         if not types.is_decimal(kind):
             raise BadId(0, f"a value of the type {kind}")
-        return pa.array([_text(value, row) or None for row, value in enumerate(column.to_pylist())], pa.string())
+        return pa.array([id_text(value, row) or None for row, value in enumerate(column.to_pylist())], pa.string())
     try:
         found = column.cast(pa.string())
         found.validate(full=True)
     except pa.ArrowInvalid:  # not UTF-8; the error names the row
         for row, value in enumerate(column.cast(pa.binary()).to_pylist()):
-            _text(value, row)
+            id_text(value, row)
         raise
     if compute.any(ends := compute.ends_with(found, "\0")).as_py():
         row = ends.index(True).as_py()
@@ -195,7 +195,7 @@ def _from_array(array: NDArray[Any]) -> NDArray[Any]:
     kinds = {*map(type, values)}
     if kinds == {int}:
         return _if_short(values)
-    texts = values if kinds == {str} else [_text(value, row) for row, value in enumerate(values)]
+    texts = values if kinds == {str} else [id_text(value, row) for row, value in enumerate(values)]
     if not any(issubclass(each, str | bytes) for each in kinds) and "" not in texts:
         return _if_short([*map(int, texts)])
     return _as_text(texts)
@@ -211,19 +211,24 @@ def _if_short(values: list[int]) -> NDArray[Any]:
     try:
         return np.array(values, dtype=np.int64)
     except OverflowError:
-        return _as_text([_text(value, row) for row, value in enumerate(values)])
+        return _as_text([id_text(value, row) for row, value in enumerate(values)])
 
 
 def _whole(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return floats as integers; NaN becomes 0."""
     wrong = ~np.isnan(numbers) & ((numbers != np.floor(numbers)) | (np.abs(numbers) >= _EXACT))
     if (rows := np.flatnonzero(wrong)).size:
-        _text(float(numbers[rows[0]]), int(rows[0]))
+        id_text(float(numbers[rows[0]]), int(rows[0]))
     return np.where(np.isnan(numbers), 0.0, numbers).astype(np.int64)
 
 
-def _text(value: Any, row: int) -> str:
-    """Return one id as text; a missing id (None, NaN, NA) is empty."""
+def id_text(value: Any, row: int) -> str:
+    """Return one id as text; a missing id (None, NaN, NA) is empty.
+
+    Args:
+        value: text, bytes, integer, float or decimal.
+        row: index of the id, for errors.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):

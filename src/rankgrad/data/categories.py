@@ -45,7 +45,7 @@ def texts_of(values: Sequence[Any], name: str) -> tuple[str, ...]:
         values: different values, none of them missing.
         name: name of the column, for messages.
     """
-    texts = tuple(filter(None, (_text(value, name) for value in values)))
+    texts = tuple(filter(None, (category_text(value, name) for value in values)))
     if len({*texts}) < len(values):
         bad_value(f"the categories of {name!r}", "be different texts that are not empty", str([*values])[:80])
     return texts
@@ -83,7 +83,7 @@ def encode_distinct(
         categories: categories of the training data.
         name: name of the column, for messages.
     """
-    texts = [_text(value, name) for value in values]
+    texts = [category_text(value, name) for value in values]
     table = _positions(texts, categories)
     given = np.array([text is not None for text in texts], dtype=bool)
     return table, int(counts[given & np.isnan(table)].sum()), int(counts[given].sum())
@@ -208,14 +208,21 @@ def _distinct(values: Any, name: str) -> tuple[list[str | None], NDArray[np.int6
     array = np.asarray(values)
     if array.dtype.kind in "iubf":
         found, inverse = np.unique(array, return_inverse=True)
-        return [_text(value, name) for value in found.tolist()], inverse.reshape(-1)
+        return [category_text(value, name) for value in found.tolist()], inverse.reshape(-1)
     places: dict[str | None, int] = {}
-    inverse = np.array([places.setdefault(_text(value, name), len(places)) for value in array.tolist()], dtype=np.int64)
+    inverse = np.array(
+        [places.setdefault(category_text(value, name), len(places)) for value in array.tolist()], dtype=np.int64
+    )
     return list(places), inverse
 
 
-def _text(value: Any, name: str) -> str | None:
-    """Return a value of a categorical column as text; None if the value is missing."""
+def category_text(value: Any, name: str) -> str | None:
+    """Return a value of a categorical column as text; None if the value is missing.
+
+    Args:
+        value: text, number or truth value.
+        name: name of the column, for messages.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):

@@ -9,7 +9,7 @@ import numpy as np
 from rankgrad.data.categories import find_categories
 from rankgrad.data.tables.columns import INDEX, USUAL, ChosenColumns, Columns, choose
 from rankgrad.data.tables.errors import TEXT_ADVICE, TableError, some
-from rankgrad.data.tables.files import TableFile
+from rankgrad.data.tables.table_file import TableFile
 
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^(?i)(nan|na|n/a|null|none|[-+]?inf(inity)?)$"
 
@@ -36,8 +36,11 @@ def choose_columns(
         options: dict[str, Any] = {"partitions": table.partitions, "typed": typed}
         chosen = choose(columns, table.numeric, labelled=labelled, model=model, **options)
     except (ValueError, TypeError) as error:
+        if table.find_late_columns():
+            return choose_columns(table, columns, labelled=labelled, model=model, categories=categories)
         raise type(error)(f"{table.path}: {error}") from None
-    table.ids = {name for name in (chosen.qid, chosen.docid, *chosen.categorical) if name is not None}
+    table.ids = {name for name in (chosen.qid, chosen.docid) if name is not None}
+    table.categorical = {*chosen.categorical}
     if chosen.categorical:
         table.categories = _categories(table, chosen.categorical, categories or {})
     if columns.features is None and model is None:

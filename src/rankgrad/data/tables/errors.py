@@ -38,6 +38,13 @@ class TableError(ValueError):
         super().__init__(f"{path}:{where} {wrong}; expected {expected}")
 
 
+def unreadable(path: Path, format: str, error: Exception) -> TableError:
+    """Return the error about a table file that the reader of its format refuses."""
+    kinds = {"csv": "CSV", "tsv": "CSV with tabs", "jsonl": "JSON lines", "parquet": "Parquet", "arrow": "Arrow"}
+    why = " ".join(str(error).split())[:200]
+    return TableError(path, None, f"cannot be read as {kinds[format]} ({why})", "a complete file of this format")
+
+
 # End of the warning about columns of text.
 TEXT_ADVICE = "(to use categories, set categorical=; replace dates, and numbers with a decimal comma, by numbers)"
 # End of the error about a value that is not finite. The command line replaces it by its own advice.

@@ -4,13 +4,14 @@ import base64
 import os
 import re
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from rankgrad.data.tables.errors import TableError, some
+from rankgrad.data.tables.errors import TableError, some, unreadable
+from rankgrad.data.tables.json_lines import JsonFile
+from rankgrad.data.tables.table_file import BLOCK, TableFile, UseBlock, dictionaries
 from rankgrad.errors import bad_value, one_of
 
 _COMPRESSED = (".gz", ".bz2", ".zst")
@@ -26,13 +27,10 @@ ENDINGS = {
     ".ipc": "arrow",
 }
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
-_BLOCK = 4 << 20  # bytes of text per batch; the types of columns are inferred from the first block
 _BATCH = 16 << 20  # approximate number of bytes of the columns in a batch
 _COLUMNS = 48 << 20  # approximate number of bytes of the columns in a block of a Parquet file
 _FEWEST, _MOST = 1024, 65_536  # rows per batch
 _WIDTH = 16  # columns per block of a Parquet file: 16 features are one cache line
-
-UseBlock: TypeAlias = Callable[[Any, int, int], object]
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
@@ -85,82 +83,10 @@ def open_table(path: str | os.PathLike[str], format: str | None = None) -> "Tabl
     except UnicodeDecodeError as error:
         raise TableError(path, None, "a header that is not UTF-8", "a file in UTF-8") from error
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, format, error) from error
+        raise unreadable(path, format, error) from error
     if repeated := [name for name in dict.fromkeys(table.names) if table.names.count(name) > 1]:
         raise TableError(path, None, f"the column names {some(repeated)} occur several times", "distinct names")
     return table
-
-
-def _unreadable(path: Path, format: str, error: Exception) -> TableError:
-    kinds = {"csv": "CSV", "tsv": "CSV with tabs", "jsonl": "JSON lines", "parquet": "Parquet", "arrow": "Arrow"}
-    why = " ".join(str(error).split())[:200]
-    return TableError(path, None, f"cannot be read as {kinds[format]} ({why})", "a complete file of this format")
-
-
-class TableFile(ABC):
-    """A table in one file or in several files."""
-
-    is_text = False
-
-    def __init__(self, path: Path, format: str, schema: Any, files: Sequence[Path]) -> None:
-        self.path, self.format, self.schema, self.files = path, format, schema, list(files)
-        self.names: list[str] = list(schema.names)
-        self.ids: set[str] = set()  # columns of ids; text files are read without a conversion of ids to numbers
-        self.partitions: tuple[str, ...] = ()  # columns that are in the names of folders
-        self.numeric: dict[str, bool] = {field.name: _is_numeric(field.type) for field in schema}
-        # Columns whose type is categorical. Their values are texts or numbers in a dictionary.
-        self.typed: list[str] = _dictionaries(schema)
-        self.categories: dict[str, tuple[str, ...]] = {}  # categories of the columns that are read as categories
-        # For each block of a categorical column: name, number of values that are not in `categories`, number of values.
-        self.unknown: list[tuple[str, int, int]] = []
-        self.infinite: list[tuple[str, int]] = []  # name of a column, and number of its infinite values in a block
-
-    @property
-    def bytes(self) -> int:
-        """Number of bytes of all files of the table."""
-        return sum(path.stat().st_size for path in self.files)
-
-    def batches(self, columns: Sequence[str], threads: bool = True) -> Iterator[Any]:
-        """Yield record batches with the columns `columns`; all rows are in the order of the table.
-
-        Args:
-            columns: names of the columns of each batch, in this order.
-            threads: True to read with several threads.
-        """
-        import pyarrow as pa
-
-        try:
-            yield from self._batches(list(columns), threads)
-        except UnicodeDecodeError as error:
-            raise TableError(self.path, None, "text that is not UTF-8", "a file in UTF-8") from error
-        except (pa.ArrowException, OSError) as error:
-            raise self._explain(error, list(columns)) from error
-
-    def each_block(self, columns: Sequence[str], use: UseBlock) -> int:
-        """Divide columns of the table into blocks, call `use` with each block, and return the number of rows.
-
-        Args:
-            columns: names of columns.
-            use: function with three arguments: a block (a record batch), the index of the first row of the block, and
-                the index in `columns` of the first column of the block. Several threads may call the function at the
-                same time.
-        """
-        row, waiting = 0, None
-        with ThreadPoolExecutor(1) as pool:
-            for batch in self.batches(columns):
-                if waiting is not None:
-                    waiting.result()
-                waiting = pool.submit(use, batch, row, 0)
-                row += batch.num_rows
-            if waiting is not None:
-                waiting.result()
-        return row
-
-    @abstractmethod
-    def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]: ...
-
-    def _explain(self, error: Exception, columns: list[str]) -> Exception:
-        return _unreadable(self.path, self.format, error)
 
 
 class ParquetFiles(TableFile):
@@ -189,8 +115,8 @@ class ParquetFiles(TableFile):
         self.partitions = tuple(name for name in schema.names if name not in first.names)
         # Parquet has no dictionaries of numbers. The schema of the writer, a copy of which is in the file, has them.
         if (written := (pq.read_metadata(files[0]).metadata or {}).get(b"ARROW:schema")) is not None:
-            dictionaries = _dictionaries(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written))))
-            self.typed += [name for name in dictionaries if name in first.names and name not in self.typed]
+            written_types = dictionaries(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written))))
+            self.typed += [name for name in written_types if name in first.names and name not in self.typed]
 
     def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
         import pyarrow as pa
@@ -281,42 +207,48 @@ class ArrowFile(TableFile):
                     yield chosen.slice(start, rows)
 
 
-class _TextFile(TableFile):
-    """A table in a text file. The first block determines the types of the columns. Integers become float64."""
+class CsvFile(TableFile):
+    """A CSV file with a header. The delimiter of `.csv` is the most frequent of `,`, `;`, tab and `|` in the header.
+
+    The first block determines the types of the columns. Integers become float64.
+    """
 
     is_text = True
 
-    def __init__(self, path: Path, format: str) -> None:
+    def __init__(self, path: Path) -> None:
         import pyarrow as pa
 
-        self.delimiter = _delimiter(path, format) if format != "jsonl" else ""
+        format = "tsv" if ".tsv" in path.name.lower() else "csv"
+        self.delimiter = _delimiter(path, format)
         self.path, self.names = path, []
         try:
             with pa.input_stream(str(path), compression="detect") as stream:
-                schema = self._reader(stream, None, format, False).schema
+                schema = self._reader(stream, None, False).schema
         except pa.ArrowInvalid as error:
             raise self._located(str(error)) or error from None
         super().__init__(path, format, schema, [path])
 
-    def _types(self, columns: list[str]) -> dict[str, Any]:
+    def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
         import pyarrow as pa
 
         types = {}
         for name in columns:
             kind = self.schema.field(name).type
-            truth, number = pa.types.is_boolean(kind), self.numeric[name] and name not in self.ids
-            types[name] = kind if truth and number else pa.float64() if number else pa.string()
-        return types
-
-    def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
-        import pyarrow as pa
-
+            number = self.numeric[name] and name not in {*self.ids, *self.categorical}
+            types[name] = kind if pa.types.is_boolean(kind) and number else pa.float64() if number else pa.string()
         with pa.input_stream(str(self.path), compression="detect") as stream:
-            for batch in self._reader(stream, self._types(columns), self.format, threads):
+            for batch in self._reader(stream, types, threads):
                 yield batch.select(columns)
 
-    @abstractmethod
-    def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any: ...
+    def _reader(self, stream: Any, types: Mapping[str, Any] | None, threads: bool) -> Any:
+        import pyarrow.csv as csv
+
+        # Text such as NA may be a query. Only columns of numbers have missing values.
+        convert = csv.ConvertOptions(strings_can_be_null=False)
+        if types is not None:
+            convert.column_types, convert.include_columns = dict(types), list(types)
+        read = csv.ReadOptions(block_size=BLOCK, use_threads=threads)
+        return csv.open_csv(stream, read, csv.ParseOptions(delimiter=self.delimiter), convert)
 
     def _explain(self, error: Exception, columns: list[str]) -> Exception:
         """Return the error in a table file with its row. To find the row, the file is read again with one thread."""
@@ -327,28 +259,7 @@ class _TextFile(TableFile):
                 pass
         except (pa.ArrowException, OSError) as again:
             error = again
-        return self._located(str(error)) or _unreadable(self.path, self.format, error)
-
-    @abstractmethod
-    def _located(self, text: str) -> TableError | None: ...
-
-
-class CsvFile(_TextFile):
-    """A CSV file with a header. The delimiter of `.csv` is the most frequent of `,`, `;`, tab and `|` in the header."""
-
-    def __init__(self, path: Path) -> None:
-        name = path.name.lower()
-        super().__init__(path, "tsv" if ".tsv" in name else "csv")
-
-    def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any:
-        import pyarrow.csv as csv
-
-        # Text such as NA may be a query. Only columns of numbers have missing values.
-        convert = csv.ConvertOptions(strings_can_be_null=False)
-        if types is not None:
-            convert.column_types, convert.include_columns = dict(types), list(types)
-        read = csv.ReadOptions(block_size=_BLOCK, use_threads=threads)
-        return csv.open_csv(stream, read, csv.ParseOptions(delimiter=self.delimiter), convert)
+        return self._located(str(error)) or unreadable(self.path, self.format, error)
 
     def _located(self, text: str) -> TableError | None:
         row = re.search(r"Row #(\d+)", text)
@@ -360,31 +271,6 @@ class CsvFile(_TextFile):
         if found := re.search(r"Expected (\d+) columns, got (\d+)", text):
             return TableError(self.path, number, f"{found[2]} values", f"{found[1]} values, as in the header")
         return None
-
-
-class JsonFile(_TextFile):
-    """A file with one JSON object per line. If a line does not contain a key, the value is missing."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "jsonl")
-
-    def _reader(self, stream: Any, types: Mapping[str, Any] | None, format: str, threads: bool) -> Any:
-        import pyarrow as pa
-        import pyarrow.json as json
-
-        parse = json.ParseOptions()
-        if types is not None:
-            # A query id may be a number or text; its type is that of the first block.
-            text = {name: self.schema.field(name).type for name, kind in types.items() if kind == pa.string()}
-            schema = pa.schema(list({**types, **text}.items()))
-            parse = json.ParseOptions(schema, unexpected_field_behavior="ignore")
-        return json.open_json(stream, json.ReadOptions(use_threads=threads, block_size=_BLOCK), parse)
-
-    def _located(self, text: str) -> TableError | None:
-        if not (found := re.search(r"JSON (?:parse|conversion) error: (.*?)(?: in row (\d+))?$", text, re.DOTALL)):
-            return None
-        row = int(found[2]) + 1 if found[2] else None
-        return TableError(self.path, row, found[1].rstrip(".")[:120], "one JSON object per line, with one type per key")
 
 
 def batch_rows(columns: int) -> int:
@@ -407,17 +293,3 @@ def _delimiter(path: Path, format: str) -> str:
     with pa.input_stream(str(path), compression="detect") as stream:
         header = stream.read(1 << 16).split(b"\n", 1)[0].decode("utf-8", "replace")
     return max(",;\t|", key=header.count)  # the first of equals
-
-
-def _dictionaries(schema: Any) -> list[str]:
-    import pyarrow as pa
-
-    return [field.name for field in schema if pa.types.is_dictionary(field.type)]
-
-
-def _is_numeric(kind: Any) -> bool:
-    from pyarrow import types
-
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    return any(test(kind) for test in tests)

@@ -5,8 +5,8 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +23,12 @@ from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.tables.column_checks import as_dictionary, choose_columns
 from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns
 from rankgrad.data.tables.errors import FILL_ADVICE, TableError, some, warn_infinite
-from rankgrad.data.tables.files import TableFile, open_table
+from rankgrad.data.tables.files import open_table
+from rankgrad.data.tables.id_columns import document_texts, query_runs
 from rankgrad.data.tables.joined import JoinedTables
+from rankgrad.data.tables.table_file import TableFile
 from rankgrad.errors import bad_value
-from rankgrad.ids import BadId, column_texts, decoded, join_ids, text_array
+from rankgrad.ids import join_ids
 
 _log = logging.getLogger(__name__)
 
@@ -115,12 +117,13 @@ def read_columns(
     paths = [path] if isinstance(path, str | os.PathLike) else path
     parts = [open_table(each, format) for each in paths]
     table = parts[0] if len(parts) == 1 else JoinedTables(parts)
-    chosen = choose_columns(table, columns, labelled=labelled, model=model, categories=categories)
+    choose = partial(choose_columns, table, columns, labelled=labelled, model=model, categories=categories)
+    chosen = choose()
     name = table.path.name
     if cache is not None and chosen.categorical:
         bad_value("cache", "be None if a column is categorical", some(chosen.categorical))
     if cache is None:
-        arrays, summary = _read(table, chosen, regroup, fill, in_memory, progress)
+        arrays, summary, chosen = _read(table, choose, chosen, regroup, fill, in_memory, progress)
         data = Dataset(**arrays, name=name, feature_names=chosen.features, categories=_by_column(table, chosen))
     else:
         options = {**asdict(chosen), "regroup": regroup, "missing": fill, "table": table.format}
@@ -129,7 +132,8 @@ def read_columns(
         del options["unused"], options["categorical"]
 
         def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, Sequence[str]]:
-            return _read(table, chosen, regroup, fill, new, progress)[1], chosen.features
+            _, summary, found = _read(table, choose, chosen, regroup, fill, new, progress)
+            return summary, found.features
 
         as_json = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
         data, summary = caches.through_cache(Path(cache), table.files, as_json, name, verify, read)
@@ -163,6 +167,7 @@ def stream_table(
     """
     fill = fill_value(missing)
     table = open_table(path, format)
+    table.find_late_columns()
     chosen = choose_columns(table, columns, labelled=False, model=model, categories=categories)
     if features is not None and len(chosen.features) != features:
         expected = f"{features}, the number of features of the model"
@@ -179,7 +184,7 @@ def stream_table(
             runs.add(table.path, done + starts, done + starts + 1, qids)
             blocks = _FeatureBlocks(table, chosen, fill)
             matrix = blocks.add(batch, done)
-            docids = None if chosen.docid is None else _docids(table, chosen.docid, batch, done)
+            docids = None if chosen.docid is None else document_texts(table, chosen.docid, batch, done)
             done += batch.num_rows
             if progress is not None:
                 progress(done)
@@ -194,65 +199,19 @@ def stream_table(
     _warn_of_values(table)
 
 
-def query_runs(table: TableFile, name: str, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the first row and the query id of each run of equal query ids in a column of a table.
-
-    If each id is the usual text of an integer (`12`, not `012`), the ids are integers; otherwise, they are
-    text.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    column = decoded(column)
-    types = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
-    if not any(test(column.type) for test in types):
-        try:
-            column = column_texts(column)
-        except BadId as error:
-            raise _bad_id(table, name, error, row + error.row) from None
-    encoded = column.dictionary_encode()
-    index = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    try:
-        kinds = column_texts(encoded.dictionary)
-    except BadId as error:
-        raise _bad_id(table, name, error, row + int(np.flatnonzero(index == error.row)[0])) from None
-    filled = compute.not_equal(kinds, "").fill_null(False).to_numpy(zero_copy_only=False)
-    if (missing := np.flatnonzero(~np.append(filled, False)[index])).size:
-        error = BadId(0, "no value", "have a value in every row")
-        raise _bad_id(table, name, error, row + int(missing[0]))
-    starts = np.append(0, np.flatnonzero(index[1:] != index[:-1]) + 1).astype(np.int64)
-    text = kinds.take(pa.array(index[starts]))
-    with suppress(pa.ArrowInvalid):
-        whole = text.cast(pa.int64())
-        if compute.all(compute.equal(whole.cast(pa.string()), text)).as_py():
-            return starts, whole.to_numpy()
-    try:
-        return starts, text_array(text)
-    except BadId as error:
-        raise _bad_id(table, name, error, row + int(starts[error.row])) from None
-
-
-def _docids(table: TableFile, name: str, batch: Any, row: int) -> NDArray[np.str_]:
-    """Return the document ids of a table batch, whose first row is `row`."""
-    try:
-        return text_array(column_texts(batch.column(name)))
-    except BadId as error:
-        raise _bad_id(table, name, error, row + error.row) from None
-
-
-def _bad_id(table: TableFile, name: str, error: BadId, row: int) -> TableError:
-    return TableError(table.path, row + 1, f"{error.got} in column {name!r}", error.must.partition(" ")[2])
-
-
 def _read(
     table: TableFile,
+    choose: Callable[[], ChosenColumns],
     chosen: ChosenColumns,
     regroup: bool,
     fill: float | None,
     new: caches.New,
     progress: Callable[[int, int], object] | None,
-) -> tuple[dict[str, Any], ReadSummary]:
-    """Read a table into arrays that `new` allocates.
+) -> tuple[dict[str, Any], ReadSummary, ChosenColumns]:
+    """Read a table into arrays that `new` allocates. Return the arrays, a summary, and the columns.
+
+    If a column begins in a later row than the first block, `choose` chooses the columns again, and the table is read
+    again from its begin.
 
     A text file is read once, because parsing is slow. Its features are stored in blocks until the number of rows is
     known. If a cache is written, a text file is read twice, to need little memory. Other formats are always read twice.
@@ -263,6 +222,9 @@ def _read(
     once, blocks = table.is_text and new is in_memory, _FeatureBlocks(table, chosen, fill)
     documents = 0
     for batch in table.batches([*chosen.keys, *chosen.features] if once else chosen.keys):
+        if table.late:
+            table.find_late_columns()
+            return _read(table, choose, choose(), regroup, fill, new, progress)
         if not batch.num_rows:
             continue
         starts, qids = query_runs(table, chosen.qid, batch.column(chosen.qid), documents)
@@ -271,7 +233,7 @@ def _read(
             if column is not None:
                 keys[key].append(_numbers(table, batch.column(column), key[:-1], documents))
         if chosen.docid is not None:
-            keys["docids"].append(_docids(table, chosen.docid, batch, documents))
+            keys["docids"].append(document_texts(table, chosen.docid, batch, documents))
         if once:
             blocks.add(batch, documents)
         documents += batch.num_rows
@@ -304,7 +266,7 @@ def _read(
     counts = (documents, len(first), len(chosen.features))
     files = tuple(str(path) for path in table.files)
     seconds = time.perf_counter() - begun
-    return arrays, ReadSummary(files, table.bytes, 0, *counts, 0, 0, filled, moved, seconds=seconds)
+    return arrays, ReadSummary(files, table.bytes, 0, *counts, 0, 0, filled, moved, seconds=seconds), chosen
 
 
 class _FeatureBlocks:

@@ -1,0 +1,61 @@
+"""Read the columns of ids of a table. An id that cannot be kept is an error with its row."""
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankgrad.data.tables.errors import TableError
+from rankgrad.data.tables.table_file import TableFile
+from rankgrad.ids import BadId, column_texts, decoded, text_array
+
+
+def query_runs(table: TableFile, name: str, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the first row and the query id of each run of equal query ids in a column of a table.
+
+    If each id is the usual text of an integer (`12`, not `012`), the ids are integers; otherwise, they are
+    text.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    column = decoded(column)
+    types = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
+    if not any(test(column.type) for test in types):
+        try:
+            column = column_texts(column)
+        except BadId as error:
+            raise _bad_id(table, name, error, row + error.row) from None
+    encoded = column.dictionary_encode()
+    index = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    try:
+        kinds = column_texts(encoded.dictionary)
+    except BadId as error:
+        raise _bad_id(table, name, error, row + int(np.flatnonzero(index == error.row)[0])) from None
+    filled = compute.not_equal(kinds, "").fill_null(False).to_numpy(zero_copy_only=False)
+    if (missing := np.flatnonzero(~np.append(filled, False)[index])).size:
+        error = BadId(0, "no value", "have a value in every row")
+        raise _bad_id(table, name, error, row + int(missing[0]))
+    starts = np.append(0, np.flatnonzero(index[1:] != index[:-1]) + 1).astype(np.int64)
+    text = kinds.take(pa.array(index[starts]))
+    with suppress(pa.ArrowInvalid):
+        whole = text.cast(pa.int64())
+        if compute.all(compute.equal(whole.cast(pa.string()), text)).as_py():
+            return starts, whole.to_numpy()
+    try:
+        return starts, text_array(text)
+    except BadId as error:
+        raise _bad_id(table, name, error, row + int(starts[error.row])) from None
+
+
+def document_texts(table: TableFile, name: str, batch: Any, row: int) -> NDArray[np.str_]:
+    """Return the document ids in the column `name` of a table batch; `row` is the first row of the batch."""
+    try:
+        return text_array(column_texts(batch.column(name)))
+    except BadId as error:
+        raise _bad_id(table, name, error, row + error.row) from None
+
+
+def _bad_id(table: TableFile, name: str, error: BadId, row: int) -> TableError:
+    return TableError(table.path, row + 1, f"{error.got} in column {name!r}", error.must.partition(" ")[2])
