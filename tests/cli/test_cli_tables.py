@@ -1,5 +1,6 @@
 """Tables on the command line: the same model from every format, rows in any order, scores in the order of the file."""
 
+import csv as csv_of_python
 import io
 import json
 import os
@@ -16,7 +17,8 @@ from typer.testing import CliRunner
 
 from rankgrad import Ranker
 from rankgrad.cli import app
-from rankgrad.data import load, read_letor, read_table, write_letor, write_parquet
+from rankgrad.cli.score_files import writing_scores
+from rankgrad.data import from_arrays, load, read_letor, read_table, write_letor, write_parquet
 
 pa = pytest.importorskip("pyarrow")
 csv = pytest.importorskip("pyarrow.csv")
@@ -362,6 +364,27 @@ def test_formats_of_scores_that_do_not_exist(trained, tmp_path):
             rankgrad("predict", trained.model, data, "--out", tmp_path / name)
     with pytest.raises(ValueError, match=r"query ids must have no spaces in a TREC run .*; got 's 0'"):
         rankgrad("predict", trained.model, data, "--out", tmp_path / "s.trec")
+
+
+@pytest.mark.parametrize("qids", [["a\rb", "2024-01-01", " 1"], [2**53 + 1, 2**53, -1], ["007", "7,0", 'q"']])
+def test_ids_are_written_as_they_are(qids, tmp_path):
+    docids = ["d\re", "", 'd, "1"\n']
+    data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=qids, docids=docids)[0]
+    for kind in ("csv", "parquet"):
+        with writing_scores(kind, str(tmp_path / f"s.{kind}"), "tag") as writer:
+            writer.write(data, data.features[:, 0])
+    with (tmp_path / "s.csv").open(newline="", encoding="utf-8") as file:
+        read = [*csv_of_python.reader(file)][1:]
+    assert [row[:2] for row in read] == [[str(qid), docid] for qid, docid in zip(qids, docids, strict=True)]
+    found = parquet.read_table(tmp_path / "s.parquet").to_pydict()
+    assert (found["qid"], found["docid"]) == (qids, docids)
+    for ids in (docids, ["d", "a b", "a_b"]):
+        spaced = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=[1, 1, 1], docids=ids)[0]
+        with (
+            pytest.raises(ValueError, match=r"document ids must have no spaces in a TREC run \(or use --format csv\)"),
+            writing_scores("trec", str(tmp_path / "s.trec"), "tag") as writer,
+        ):
+            writer.write(spaced, data.features[:, 0])
 
 
 def test_missing_values_and_row_order_as_in_training(tmp_path):

@@ -93,8 +93,11 @@ class CsvScores(ScoreWriter):
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
         text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
         names, columns = self._columns(part, scores, more)
+        ids = [*part.qids.tolist(), *([] if part.docids is None else part.docids.tolist())]
+        # By default, Python puts no quotes around a carriage return, which ends a row for other programs.
+        carriage = any("\r" in each for each in ids if isinstance(each, str))
+        rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if carriage else csv.QUOTE_MINIMAL)
         if not self.rows:
             rows.writerow(names)
         for place, name in enumerate(names):
@@ -111,13 +114,14 @@ class TrecScores(ScoreWriter):
         from rankgrad.errors import bad_value
 
         lines = []
-        if part.qids.dtype.kind == "U" and (spaced := [qid for qid in part.qids.tolist() if len(qid.split()) != 1]):
-            bad_value("query ids", "have no spaces in a TREC run (or use --format csv)", repr(spaced[0]))
+        documents = [] if part.docids is None else [docid for docid in part.docids.tolist() if docid]
+        for kind, ids in (("query", part.qids.tolist()), ("document", documents)):
+            if spaced := [each for each in ids if isinstance(each, str) and each.split() != [each]]:
+                bad_value(f"{kind} ids", "have no spaces in a TREC run (or use --format csv)", repr(spaced[0]))
         qids = part.row_qids
         for place, rank in zip(*_best(part, scores, self._top), strict=True):
-            words = [] if part.docids is None else str(part.docids[place]).split()
             row = place if part.rows is None else part.rows[place]
-            name = "_".join(words) or f"document-{self.rows + row + 1}"
+            name = ("" if part.docids is None else part.docids[place]) or f"document-{self.rows + row + 1}"
             lines.append(f"{qids[place]} Q0 {name} {rank} {scores[place]:.9g} {self._tag}\n")
         return "".join(lines)
 
