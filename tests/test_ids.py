@@ -130,6 +130,14 @@ def test_float_arrays_beyond_int64_are_refused_and_unsigned_ones_are_text(tmp_pa
     assert read_table(tmp_path / "t.parquet").qids.tolist() == data.qids.tolist()
 
 
+def test_a_nul_character_inside_an_id_is_written(tmp_path):
+    ids = ["a\0b", "a", "a\0c"]
+    data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=ids, docids=ids)[0]
+    rg.data.write_parquet(data, tmp_path / "t.parquet")
+    found = read_table(tmp_path / "t.parquet")
+    assert found.qids.tolist() == found.docids.tolist() == ids
+
+
 def test_one_missing_id_changes_no_other_id(tmp_path):
     columns = {"qid": [1, 1, 1], "docid": [BIG, BIG + 1, None], "label": [1, 0, 0], "x": [1.0, 2, 3]}
     expected = [str(BIG), str(BIG + 1), ""]

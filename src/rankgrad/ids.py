@@ -20,7 +20,7 @@ _FREE, _RATIO = 1 << 30, 200
 _NUMBERS = "be integers or text"
 _UNICODE = "be integers, or text in UTF-8"
 _NUL = "be integers, or text that does not end with a NUL character"
-_SHORT = "be integers or short text, because an array has room for the longest text in every row"
+_SHORT = "be integers or short text, because all ids of an array have the width of the longest one"
 _LONGEST_SHOWN = 60
 
 
@@ -70,14 +70,16 @@ def column_texts(column: Any) -> Any:
     if types.is_floating(kind):
         numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         return pa.array(_whole(numbers), mask=np.isnan(numbers)).cast(pa.string())
-    if types.is_integer(kind) or types.is_null(kind):
+    if types.is_integer(kind):
         return column.cast(pa.string())
     text = types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
     data = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
     if not (text or data or str(kind) == "binary_view"):
-        if not types.is_decimal(kind):
-            raise BadId(0, f"a value of the type {kind}")
-        return pa.array([id_text(value, row) or None for row, value in enumerate(column.to_pylist())], pa.string())
+        values = column.to_pylist() if types.is_decimal(kind) or types.is_null(kind) else []
+        if not values and (given := column.is_valid().index(True).as_py()) >= 0:
+            raise BadId(given, f"a value of the type {kind}")
+        texts = [id_text(value, row) or None for row, value in enumerate(values)]
+        return pa.array(texts or [None] * len(column), pa.string())
     try:
         found = column.cast(pa.string())
         found.validate(full=True)

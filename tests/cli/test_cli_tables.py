@@ -366,7 +366,7 @@ def test_formats_of_scores_that_do_not_exist(trained, tmp_path):
         rankgrad("predict", trained.model, data, "--out", tmp_path / "s.trec")
 
 
-@pytest.mark.parametrize("qids", [["a\rb", "2024-01-01", " 1"], [2**53 + 1, 2**53, -1], ["007", "7,0", 'q"']])
+@pytest.mark.parametrize("qids", [["a\rb", "a\0b", "2024-01-01"], [2**53 + 1, 2**53, -1], ["007", "7,0", 'q"']])
 def test_ids_are_written_as_they_are(qids, tmp_path):
     docids = ["d\re", "", 'd, "1"\n']
     data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=qids, docids=docids)[0]

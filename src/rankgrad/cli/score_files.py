@@ -144,6 +144,8 @@ class ParquetScores(ScoreWriter):
         writer: Any = self._writer
         if writer is not None and writer.schema.field(0).type == pa.string():
             columns[0] = columns[0].astype(str)
+        # pyarrow cuts a text of NumPy at its first NUL character, but not a text of Python.
+        columns = [column.tolist() if column.dtype.kind == "U" else column for column in columns]
         made = pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
         if writer is None:
             writer = self._writer = self._stack.enter_context(parquet.ParquetWriter(self._file, made.schema))

@@ -108,6 +108,8 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
             columns += [] if docids is None else [docids[rows]]
             columns += [] if weights is None else [np.asarray(weights[rows], dtype=np.float32)]
             columns += list(np.ascontiguousarray(dataset.features[rows].T, dtype=np.float32))
+            # pyarrow cuts a text of NumPy at its first NUL character, but not a text of Python.
+            columns = [column.tolist() if column.dtype.kind == "U" else column for column in columns]
             arrays = [pa.array(column, type=each.type) for column, each in zip(columns, schema, strict=True)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=max(1, len(qids)))
 
