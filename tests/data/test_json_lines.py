@@ -14,9 +14,9 @@ FAR = 5  # rows of more than 1 MB, so that a later row is not in the first block
 PAD = "x" * (1 << 20)
 
 
-def written(path, rows, far=False):
-    """Write rows of JSON text; with `far`, long rows of the query `far` come first."""
-    first = [json.dumps({"qid": "far", "docid": None, "label": 0, "x": 1, "pad": PAD})] * FAR if far else []
+def written(path, rows, far=False, **more):
+    """Write rows of JSON text; with `far`, long rows of the query `far` come first, with the keys `more`."""
+    first = [json.dumps({"qid": "far", "label": 0, "x": 1, "pad": PAD, **more})] * FAR if far else []
     path.write_text("".join(row + "\n" for row in [*first, *rows]), encoding="utf-8")
     return path
 
@@ -38,7 +38,7 @@ DATES = ["2024-01-01", "2024-01-01T00:00:00Z", "2024-01-01 00:00:00", "no date"]
 )
 def test_ids_are_kept(tmp_path, far, given, ids):
     rows = [json.dumps({"qid": each, "docid": each, "label": 1, "x": row}) for row, each in enumerate(given)]
-    path = written(tmp_path / "t.jsonl", rows, far)
+    path = written(tmp_path / "t.jsonl", rows, far, docid=None)
     found = read_table(path, drop=["pad"] if far else ())
     assert found.qids.tolist() == (["far", *map(str, ids)] if far else ids)
     assert found.docids.tolist() == [""] * FAR * far + [str(each) for each in ids]
@@ -86,6 +86,10 @@ def test_keys_that_begin_late(tmp_path):
         read_table(path, features=["x", "clicks"])  # both names are known only after the first block
     one = read_columns(path, model=("clicks",), missing="nan")
     np.testing.assert_array_equal(one.features, expected[:, 1:])
+    with pytest.raises(
+        TableError, match=r"document ids that begin later; expected document ids that begin in the first 4"
+    ):
+        [*stream_table(path, model=("x",), missing="nan")]
     parts = [*stream_table(path, model=("clicks", "x"), missing="nan", documents=1)]
     np.testing.assert_array_equal(np.concatenate([part.features for part in parts]), expected[:, ::-1])
 

@@ -138,7 +138,7 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
             if array is None:
                 continue
             array = query_ids(array, "query ids") if name == "qids" else array
-            dtype = kinds.get(name, np.int64 if name == "qids" and array.dtype.kind in "iu" else np.str_)
+            dtype: Any = kinds.get(name, np.int64 if name == "qids" and array.dtype.kind in "iu" else np.str_)
             if dtype is np.str_:
                 array = array.astype(np.str_, copy=False)
                 dtype = array.dtype

@@ -35,8 +35,8 @@ def query_runs(table: TableFile, name: str, column: Any, row: int) -> tuple[NDAr
         raise _bad_id(table, name, error, row + int(np.flatnonzero(index == error.row)[0])) from None
     filled = compute.not_equal(kinds, "").fill_null(False).to_numpy(zero_copy_only=False)
     if (missing := np.flatnonzero(~np.append(filled, False)[index])).size:
-        error = BadId(0, "no value", "have a value in every row")
-        raise _bad_id(table, name, error, row + int(missing[0]))
+        none = BadId(0, "no value", "have a value in every row")
+        raise _bad_id(table, name, none, row + int(missing[0]))
     starts = np.append(0, np.flatnonzero(index[1:] != index[:-1]) + 1).astype(np.int64)
     text = kinds.take(pa.array(index[starts]))
     with suppress(pa.ArrowInvalid):

@@ -79,12 +79,12 @@ class JsonFile(TableFile):
         return bool(late)
 
     def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
-        known, row = {*self.names}, 0
+        row = 0
         with ThreadPoolExecutor(passes.threads()) as pool:
             for table, others, error in passes.in_order(pool, partial(self._parse, columns), self._blocks()):
                 if error is not None:
                     raise self._located(error, row)
-                self.late |= others.keys() - known
+                self.late |= others.keys() - {*self.names}
                 row += table.num_rows
                 yield from table.to_batches()
 

@@ -167,8 +167,10 @@ def stream_table(
     """
     fill = fill_value(missing)
     table = open_table(path, format)
-    table.find_late_columns()
-    chosen = choose_columns(table, columns, labelled=False, model=model, categories=categories)
+    if model is None:  # all numerical columns are features, also those that begin late
+        table.find_late_columns()
+    choose = partial(choose_columns, table, columns, labelled=False, model=model, categories=categories)
+    chosen = choose()
     if features is not None and len(chosen.features) != features:
         expected = f"{features}, the number of features of the model"
         raise TableError(table.path, None, f"{len(chosen.features)} feature columns", expected)
@@ -178,6 +180,9 @@ def stream_table(
         done = 0
         keys = list(dict.fromkeys(filter(None, (chosen.qid, chosen.docid))))
         for batch in table.batches([*keys, *chosen.features]):
+            if table.late and table.find_late_columns() and choose().docid != chosen.docid:
+                must = "document ids that begin in the first 4 MB (or docid= with the name of their column)"
+                raise TableError(table.path, None, "document ids that begin later", must)
             if not batch.num_rows:
                 continue
             starts, qids = query_runs(table, chosen.qid, batch.column(chosen.qid), done)
