@@ -24,6 +24,7 @@ FOUNDATIONS = {
     "group_rows",
     "parallel",
     "fit_arguments",
+    "result_table",
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -38,6 +39,7 @@ MAY_IMPORT = {
     "group_rows": {"ids"},
     "parallel": set(),
     "fit_arguments": set(),
+    "result_table": set(),
     "list_checks": set(),
     "lists": {"list_checks"},
     "metrics": {"lists"},

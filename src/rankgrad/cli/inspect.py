@@ -11,11 +11,9 @@ from rankgrad.cli.missing_option import NAN, FileMissing
 from rankgrad.cli.table_options import TableOptions, with_table_options
 
 if TYPE_CHECKING:
-    from rankgrad.data.inspection import Inspection, Overview
+    from rankgrad.data.inspection import Inspection
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-_BARS = " ▁▂▃▄▅▆▇█"
-_ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none relevant", "documents by label")
 
 
 @partial(with_table_options, shown=("label", "query", "docid"))
@@ -65,8 +63,9 @@ def _print(seen: "Inspection", warned: list[str]) -> None:
     from rankgrad.cli.terminal_text import screen
 
     console = screen()
-    table = Table("", *(split.name for split in seen.splits), box=None, pad_edge=False)
-    for row in zip(_ROWS, *(_column(split) for split in seen.splits), strict=True):
+    head, *body = seen.rows()
+    table = Table(*head, box=None, pad_edge=False)
+    for row in body:
         table.add_row(*map(escape, row))
     console.print(table)
     console.print()
@@ -80,12 +79,3 @@ def _print(seen: "Inspection", warned: list[str]) -> None:
         console.print("[green]No problems found.[/]")
     if any(split.sampled for split in seen.splits):
         console.print("Values were checked on samples of 50,000 rows and 50,000 document pairs per split.", style="dim")
-
-
-def _column(split: "Overview") -> tuple[str, ...]:
-    most = max([*split.histogram, 1])
-    # Every length that occurs gets at least the lowest bar.
-    bars = "".join(_BARS[min(8, -(-8 * lists // most))] for lists in split.histogram)
-    grades = "\n".join(f"{grade}: {count:,} ({count / split.documents:.1%})" for grade, count in split.grades.items())
-    sizes = (f"{split.lists:,}", f"{split.documents:,}", f"{split.features}")
-    return (*sizes, " ".join(map(str, split.lengths)), bars, f"{split.empty:,}", grades)

@@ -43,7 +43,9 @@ def evaluate_lists(
     options: dict[str, Any] = {"bootstrap": bootstrap, "seed": seed, "confidence": confidence}
     labels = np.asarray(data.labels)
     if data.texts is None or data.docids is None:
-        return evaluate(scores, labels, metrics, offsets=data.offsets, **options)
+        return replace(
+            evaluate(scores, labels, metrics, offsets=data.offsets, **options), queries=tuple(data.qids.tolist())
+        )
     chosen = chosen_metrics(metrics)
     known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
     own = {name: metric for name, metric in chosen.items() if name not in known}

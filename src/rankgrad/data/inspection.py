@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,11 @@ from rankgrad.data.inspection_checks import (
 )
 from rankgrad.data.inspection_scan import SAMPLE, Scan, scan
 from rankgrad.errors import bad_type
+from rankgrad.result_table import ResultTable
 
 _BINS = 16
+_BARS = " ▁▂▃▄▅▆▇█"
+_ROWS = ("lists", "documents", "features", "lengths 0-10-50-90-100%", "", "none relevant", "documents by label")
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Overview:
 
 
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(ResultTable):
     """Result of `inspect`: an overview of each split, and the findings in order of decreasing severity."""
 
     splits: tuple[Overview, ...]
@@ -49,6 +53,16 @@ class Inspection:
     def errors(self) -> int:
         """Number of findings that would make a result invalid."""
         return sum(finding.severity == "error" for finding in self.findings)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the overviews as a table of text: a header, then one row per statistic and one column per split."""
+        columns = [[split.name, *_column(split)] for split in self.splits]
+        return list(zip_longest(["", *_ROWS], *columns, fillvalue=""))
+
+    def notes(self) -> list[str]:
+        """Return one line per finding, with its advice."""
+        found = [f"{finding.severity} {finding.where}: {finding.what} {finding.do}" for finding in self.findings]
+        return found or ["No problems found."]
 
     def to_json(self) -> dict[str, Any]:
         """Return the inspection as lists and dictionaries, for JSON."""
@@ -104,6 +118,16 @@ def _findings(parts: dict[str, Dataset], scans: dict[str, Scan]) -> Iterator[Fin
         for other in names[i + 1 :]:
             rows = (scans[one].rows, scans[other].rows)
             yield from shared_findings(parts[one], parts[other], rows, f"{one}, {other}")
+
+
+def _column(split: Overview) -> list[str]:
+    """Return the cells of a split in the table of an inspection; the labels have one cell each."""
+    most = max([*split.histogram, 1])
+    # Every length that occurs gets at least the lowest bar.
+    bars = "".join(_BARS[min(8, -(-8 * lists // most))] for lists in split.histogram)
+    grades = [f"{grade}: {count:,} ({count / split.documents:.1%})" for grade, count in split.grades.items()]
+    sizes = (f"{split.lists:,}", f"{split.documents:,}", f"{split.features}")
+    return [*sizes, " ".join(map(str, split.lengths)), bars, f"{split.empty:,}", *grades]
 
 
 def _overview(name: str, data: Dataset) -> Overview:

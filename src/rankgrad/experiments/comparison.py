@@ -14,6 +14,7 @@ from rankgrad.experiments import statistics
 from rankgrad.metrics import parse_metric
 from rankgrad.metrics.evaluate import named
 from rankgrad.metrics.few_lists import note_about
+from rankgrad.result_table import ResultTable
 
 Scores = NDArray[Any]
 
@@ -59,7 +60,7 @@ class ComparedQuery:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(ResultTable):
     """Comparison of two rankers: differences in all metrics, and queries that differ most in the first metric."""
 
     metrics: tuple[Difference, ...]  # difference in each metric
@@ -76,13 +77,14 @@ class Comparison:
                 return row
         raise KeyError(metric)
 
-    def __str__(self) -> str:
-        """Return a table with one row per metric: means, difference, interval and p-values."""
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the table of the comparison as text, one row per metric: means, difference, interval and p-values."""
         head = ("metric", "a", "b", "a - b", f"{self.confidence:.0%} interval", "p (t)", "p (random.)", "lists")
-        rows = [head, *map(_cells, self.metrics)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join(line.rstrip() for line in [*lines, *filter(None, [self.about])])
+        return [head, *map(_cells, self.metrics)]
+
+    def notes(self) -> list[str]:
+        """Return a note on how the metrics are computed, if this is unusual."""
+        return [self.about] if self.about else []
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as a dictionary that can be written as JSON; a NaN or infinite score becomes None."""

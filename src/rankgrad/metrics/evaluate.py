@@ -1,6 +1,5 @@
 """Compute many metrics of the same lists with one sort, and summarise them: means, bootstrap intervals, conventions."""
 
-import html
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from rankgrad.metrics.custom import CustomMetric, as_metric
 from rankgrad.metrics.few_lists import FEW, note_about, t_interval
 from rankgrad.metrics.metric import Metric, parse_metric
 from rankgrad.metrics.ranked_lists import Ranked, id_codes, nan_scores, rank_padded, settle
+from rankgrad.result_table import ResultTable, frame
 
 Values = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class ByMetric(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(ResultTable):
     """Result of `evaluate`: `result["nDCG@10"]` is a mean. `print` shows a table of the means and the conventions."""
 
     means: dict[str, float]  # mean over the lists for each metric
@@ -46,7 +46,7 @@ class Evaluation:
     lists: int  # number of lists
     nan_scores: int = 0  # number of documents with a score of NaN; they are ranked last
     confidence: float = 0.95  # confidence of each interval
-    queries: tuple[str, ...] | None = None  # id of each list; None if lists have no ids
+    queries: tuple[Any, ...] | None = None  # id of each list, as it was given; None if lists have no ids
     about: str = ""  # note about the computation, if it is unusual; otherwise empty
 
     def __post_init__(self) -> None:
@@ -76,22 +76,24 @@ class Evaluation:
             body.append((name, *numbers, *self.conventions[name].values()))
         return [header, *body]
 
-    def __str__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(*self.rows(), strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in self.rows()]
-        return "\n".join(line.rstrip() for line in [*lines, *self.notes()])
-
-    def _repr_html_(self) -> str:
-        head, *body = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.rows()]
-        rows = "".join(f"<tr>{row}</tr>" for row in body)
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
-
     def notes(self) -> list[str]:
         """Return notes about the evaluation, such as the number of NaN scores."""
         missing = f"{self.nan_scores} scores are NaN; their documents are ranked last" if self.nan_scores else ""
         wide = (self._counted(name) for name, (low, high) in self.intervals.items() if low < high)
         return [note for note in (self.about, missing, note_about(wide)) if note]
+
+    def to_frame(self) -> Any:
+        """Return a data frame with one row per list: `query`, if lists have ids, and one column per metric.
+
+        A list that a metric skips has the value NaN. The frame is of pandas, or of polars without pandas.
+
+        Example:
+            >>> evaluate([2.0, 3.0, 1.0], [2, 1, 0], ["P@1", "RR"], qid=[7, 3, 7]).to_frame()
+               query  P@1   RR
+            0      7  1.0  1.0
+            1      3  1.0  1.0
+        """
+        return frame(({} if self.queries is None else {"query": list(self.queries)}) | self.values)
 
     def to_json(self, values: bool = False) -> str:
         """Return the evaluation as JSON text.
@@ -224,7 +226,7 @@ def _rows(lists: Lists, given: str) -> tuple[torch.Tensor, torch.Tensor]:
     return scores, labels
 
 
-def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[str, ...]]:
+def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[Any, ...]]:
     """Group rows to evaluate by query; return the lists, the document ids in the same order, and each list's query."""
     scores, labels = _rows(rows, "qid")
     order, starts, queries = group_rows(qid.cpu() if isinstance(qid, torch.Tensor) else qid)
@@ -235,7 +237,7 @@ def _by_query(rows: Lists, qid: Any, ids: Any) -> tuple[Lists, Any, tuple[str, .
         bad_value("ids", f"have one id per row, ({len(order)},)", ids.shape)
     place = torch.from_numpy(order).to(scores.device)
     lists = Lists(scores[place], labels[place], None, torch.from_numpy(starts).to(scores.device))
-    return lists, None if ids is None else ids[order], tuple(map(str, queries.tolist()))
+    return lists, None if ids is None else ids[order], tuple(queries.tolist())
 
 
 def _by_length(lists: Lists, ids: Any) -> Iterator[tuple[NDArray[np.int64], Lists, Any]]:
@@ -269,7 +271,7 @@ def summarise(
     seed: int,
     confidence: float,
     *,
-    queries: tuple[str, ...] | None = None,
+    queries: tuple[Any, ...] | None = None,
     missing: int = 0,
 ) -> Evaluation:
     """Make an `Evaluation` from the values per list: compute the means and the bootstrap intervals."""

@@ -14,6 +14,7 @@ from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.data.sparse_rows import dense
 from rankgrad.errors import bad_value, mistyped
 from rankgrad.models.feature_importance import feature_names
+from rankgrad.result_table import aligned, frame
 
 if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
@@ -110,15 +111,13 @@ class ListExplanation:
         return {**about, "metric": self.metric, "value": self.value, "features": features, "others": self.others}
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame with one row per feature, sorted by absolute contribution, largest first."""
-        import pandas as pd
-
+        """Return a data frame (pandas or polars) with one row per feature, the largest absolute contribution first."""
         order = self.order()
         columns: dict[str, Any] = {"feature": [self.names[at] for at in order]}
         columns |= {"contribution": self.contributions[order]}
         for place, name in enumerate(self.documents):
             columns[f"value of {name}"] = [self.shown_values(at)[place] for at in order]
-        return pd.DataFrame(columns | {f"loss of {self.metric} without": self.losses[order]})
+        return frame(columns | {f"loss of {self.metric} without": self.losses[order]})
 
     def header(self) -> list[str]:
         """Return the lines above the table of an explanation: the metric of the list and the two documents."""
@@ -157,10 +156,7 @@ class ListExplanation:
 
     def __str__(self) -> str:
         """Return the explanation as a text with a table, as `rankgrad explain` prints it without bars."""
-        rows = self.rows(_ROWS)
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
-        return "\n".join([*self.header(), *lines, *self.footer()])
+        return "\n".join([*self.header(), *aligned(self.rows(_ROWS), str.rjust), *self.footer()])
 
 
 def explain_list(

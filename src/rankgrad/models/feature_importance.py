@@ -18,6 +18,7 @@ from rankgrad.data.categories import recode
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.data.sparse_rows import Features, dense, replace_column
 from rankgrad.errors import bad_value
+from rankgrad.result_table import ResultTable, frame
 
 if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
@@ -34,7 +35,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class FeatureImportance:
+class FeatureImportance(ResultTable):
     """Importance of each feature of a model. Arrays have the order of the features; tables are sorted, largest first.
 
     Example:
@@ -56,6 +57,7 @@ class FeatureImportance:
     lists: int = 0  # number of lists
     repeats: int = 0  # number of shuffles per feature
     confidence: float = CONFIDENCE  # confidence level of the intervals
+    _align = staticmethod(str.rjust)
 
     def order(self, top: int | None = None) -> list[int]:
         """Return the positions of the features, the most important feature first.
@@ -83,15 +85,6 @@ class FeatureImportance:
             body.append((self.names[at], f"{self.values[at]:.4f}", *ends))
         return [("feature", self.unit, *between), *body]
 
-    def __str__(self) -> str:
-        rows = self.rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = []
-        for name, *numbers in rows:
-            cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
-            lines.append("  ".join([name.ljust(widths[0]), *cells]))
-        return "\n".join(lines)
-
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
         """Return the feature importances as JSON values, the most important feature first.
 
@@ -109,14 +102,12 @@ class FeatureImportance:
         return {**about, "features": features}
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame with one row per feature, the most important feature first."""
-        import pandas as pd
-
+        """Return a data frame (pandas or polars) with one row per feature, the most important feature first."""
         order = self.order()
         columns = {"feature": [self.names[at] for at in order], "importance": self.values[order]}
         if self.low is not None and self.high is not None:
             columns |= {"low": self.low[order], "high": self.high[order]}
-        return pd.DataFrame(columns)
+        return frame(columns)
 
 
 def measure_importance(
