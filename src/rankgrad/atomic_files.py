@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
+from rankgrad.errors import bad_value
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -118,7 +120,7 @@ def naming(path: Path) -> Iterator[None]:
 def open_to_append(path: Path, length: int | None = None) -> BinaryIO:
     """Open an output file for appending, and cut the file to `length` bytes if given. A symbolic link is an error."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise ValueError(f"{path} must be a plain file (remove the link or device first); got a link or a device")
+        bad_value(str(path), "be a plain file (remove the link or device first)", "a link or a device")
     with naming(path):
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK, 0o666), "ab")
         if length is not None:
@@ -131,7 +133,7 @@ def check_plain(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_symlink():
             must = "not be a symbolic link, because a run would write to the target of the link (remove the link first)"
-            raise ValueError(f"{path} must {must}; got a symbolic link")
+            bad_value(str(path), must, "a symbolic link")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -155,12 +157,12 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} must be JSON ({_FIX}); got the error {error}") from error
+        bad_value(str(path), f"be JSON ({_FIX})", f"the error {error}")
     if not isinstance(value, dict):
-        raise ValueError(f"{path} must be a JSON object ({_FIX}); got a {type(value).__name__}")
+        bad_value(str(path), f"be a JSON object ({_FIX})", f"a {type(value).__name__}")
     if (known := value.pop(HASH, None)) is not None and known != _hash_of_json(value):
         fix = f'if you edited the file by hand, delete the key "{HASH}"; otherwise {_FIX}'
-        raise ValueError(f"{path} must be unchanged since it was written ({fix}); got different content")
+        bad_value(str(path), f"be unchanged since it was written ({fix})", "different content")
     return value
 
 
@@ -185,7 +187,7 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     def damaged(got: object) -> NoReturn:
-        raise ValueError(f"{path} must be a complete, unchanged safetensors file ({_FIX}); got {got}")
+        bad_value(str(path), f"be a complete, unchanged safetensors file ({_FIX})", got)
 
     try:
         with safe_open(path, framework="pt") as file:

@@ -112,9 +112,7 @@ class Blend(RowRanker):
         try:
             made = cls(rankers, **settings)
         except TypeError as error:
-            raise ValueError(
-                f"{Path(folder) / CONFIG} must contain settings of a blend; got the error {error}"
-            ) from error
+            bad_value(str(Path(folder) / CONFIG), "contain settings of a blend", f"the error {error}")
         made._take(BlendModel([ranker.model_ for ranker in rankers], weights, settings))
         made._take_columns(made.model_.feature_names)
         made.model_.calibration = read_calibration(folder)

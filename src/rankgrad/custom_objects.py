@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from rankgrad.errors import bad_type, bad_value
+from rankgrad.errors import bad_type, bad_value, first_line
 
 CUSTOM_PREFIX = "own:"  # first characters of the description of a custom object
 # Usual names of the arguments of losses and metrics, also in packages that take the labels first.
@@ -61,10 +61,8 @@ def own_copy(what: str, part: Any) -> Any:
     try:
         return copy.deepcopy(part)
     except Exception as error:
-        got = str(error).strip().partition("\n")[0]
-        raise TypeError(
-            f"{what} must be an object that can be copied; got {describe(part)}, and the copy raised the error {got}"
-        ) from error
+        got = f"{describe(part)}, and the copy raised the error {first_line(error)}"
+        bad_type(what, "be an object that can be copied", got)
 
 
 class CallSignature:

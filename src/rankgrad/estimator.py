@@ -234,9 +234,7 @@ class Ranker(RowRanker):
         try:
             settings = Settings.of(trained.settings)
         except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"{Path(folder) / CONFIG} must contain the settings of a run; got the error {error}"
-            ) from error
+            bad_value(str(Path(folder) / CONFIG), "contain the settings of a run", f"the error {error}")
         given = {"model": model, "loss": loss, "metric": metric}
         custom = {name: part for name, part in given.items() if part is not None}
         ranker = cls(**{**{name: getattr(settings, name) for name in Settings.names()}, **custom})

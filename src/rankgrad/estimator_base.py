@@ -25,7 +25,7 @@ from rankgrad.data.frames import row_ids
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import blanks_of_lightgbm, some, warn_empty
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, located
 from rankgrad.fit_arguments import with_hints
 from rankgrad.metrics import ndcg
 from rankgrad.models.calibration import calibration_of, read_calibration
@@ -358,8 +358,7 @@ class RowRanker(BaseEstimator):
         try:
             return self._lists(*sets[0], _first(qid, len(sets)), _first(group, len(sets)), reset=False)[0]
         except (ValueError, TypeError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"eval_set: {error}") from error
+            raise located(error, "eval_set") from error
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -44,7 +44,7 @@ def with_hints(fit: Callable[..., Any]) -> Callable[..., Any]:
                 bad_type(name, f"be given as a setting of the ranker: {instead}", got)
             if instead and (target in known or " " in target):
                 bad_type(name, f"be given as {instead}", got)
-            bad_type("arguments of fit", f"be among {', '.join([*known][1:])}", mistyped(name, known))
+            bad_type("arguments of fit", f"be among {', '.join([*known][1:])}", *mistyped(name, known))
         return fit(self, *arguments, **options)
 
     return checked

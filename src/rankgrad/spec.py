@@ -236,7 +236,7 @@ def known_options(what: str, options: Iterable[str], known: Iterable[str]) -> No
         if not known:
             bad_value("option", f"be left out, because {what} has no options", repr(option))
         if option not in known:
-            bad_value("option", f"be an option of {what} ({', '.join(known)})", mistyped(option, known))
+            bad_value("option", f"be an option of {what} ({', '.join(known)})", *mistyped(option, known))
 
 
 def read_number(text: str) -> int | float | None:

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from rankgrad.cli import app, main, option_synonyms
 from rankgrad.cli.data_source import DataSource
 from rankgrad.cli.overwrite import remove_run
+from rankgrad.errors import BadValue, Problem, naming
 from rankgrad.experiments import load_recipe
 
 _no_processes = pytest.fixture(no_processes)
@@ -334,11 +336,45 @@ def test_import_goes_before_and_after_the_command(main_here, monkeypatch):
         monkeypatch.setenv("RANKGRAD_IMPORT", "")
 
 
-def test_source_code_in_a_traceback_is_not_translated(monkeypatch):
+def test_only_settings_that_a_message_names_become_options(monkeypatch):
     from rankgrad.cli import option_names
 
     option = SimpleNamespace(opts=["--holdout"], secondary_opts=[])
     monkeypatch.setattr(option_names, "_options", {"holdout": option})
-    text = "a trial failed\nTraceback (most recent call last):\n    load(self.data, holdout=0.0, **given)"
-    assert option_names.as_typed(text) == text
-    assert option_names.as_typed("a\nholdout must be 1; set holdout=0.5") == "a\n--holdout must be 1; set --holdout 0.5"
+    plain = "a trial failed\nTraceback (most recent call last):\n    load(self.data, holdout=0.0, **given)"
+    assert option_names.as_typed(plain) == plain
+    problem = Problem("holdout", naming("be 1, or set {holdout=0.5}"), "softmax holdout=2")
+    told = option_names.as_typed(BadValue("a", problem))
+    assert told == "a\n--holdout must be 1, or set --holdout 0.5; got softmax holdout=2"
+    assert option_names.as_typed(UserWarning(naming("set {holdout=0}"))) == "set --holdout 0"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("train", "--out", "run"), "(or set rankgrad convert --width to the number of features)"),
+        (("convert",), "(or set --width to the number of features)"),
+        (("convert", "--width", "0"), "--width must be at least 1; got 0"),
+    ],
+)
+def test_the_hint_about_too_many_features_names_the_option_that_exists(tmp_path, monkeypatch, main_here, command, told):
+    monkeypatch.chdir(tmp_path)
+    Path("wide.txt").write_text("1 qid:1 4000000:1\n0 qid:1 1:1\n")
+    files = ("wide.txt", "cache") if command[0] == "convert" else ("--data", "wide.txt")
+    code, said = main_here(*command, *files)
+    assert code == 2
+    assert told in said
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        ("relaxed:metric=foo,operator=neural_sort", "rankgrad: metric of relaxed must be a known name; got 'foo'"),
+        ("softmax seed=3", "got 'softmax seed=3'"),
+    ],
+)
+def test_what_belongs_to_a_loss_is_not_shown_as_an_option_of_the_command(tmp_path, monkeypatch, main_here, loss, told):
+    monkeypatch.chdir(tmp_path)
+    code, said = main_here("train", "--data", "synthetic:lists=20", "--out", "run", "--loss", loss)
+    assert code == 2
+    assert told in said

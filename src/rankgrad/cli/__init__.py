@@ -80,7 +80,7 @@ def main() -> None:
     except (ValueError, TypeError, OSError, ImportError) as error:
         if shared_options.options.debug:
             raise
-        for line in as_typed(str(error)).splitlines():
+        for line in as_typed(error).splitlines():
             typer.echo(f"rankgrad: {shown(line)}", err=True)
         sys.exit(2)
     finally:
@@ -90,6 +90,6 @@ def main() -> None:
 def _one_line(message: Warning | str, category: type[Warning], *where: Any, **_: Any) -> None:
     """Print a warning of rankgrad without the line of code, which is not the user's."""
     if issubclass(category, UserWarning):
-        typer.echo(f"warning: {as_typed(str(message))}", err=True)
+        typer.echo(f"warning: {as_typed(message)}", err=True)
     else:
         typer.echo(warnings.formatwarning(message, category, *where[:2]), err=True, nl=False)

@@ -12,14 +12,10 @@ if TYPE_CHECKING:
 
 def together(*checks: Callable[[], object]) -> None:
     """Run all checks of the arguments of a command, then raise one error with one line per problem."""
-    wrong: dict[str, Exception] = {}
-    for check in checks:
-        try:
-            check()
-        except (ValueError, TypeError, OSError, ImportError) as error:
-            wrong |= dict.fromkeys(str(error).splitlines(), error)
-    if wrong:
-        raise ValueError("\n".join(wrong)) from next(iter(wrong.values()))
+    from rankgrad.errors import BadValue, collected
+
+    if wrong := collected(checks, ValueError, TypeError, OSError, ImportError):
+        raise BadValue(*wrong) from next(iter(wrong.values()))
 
 
 def is_first() -> bool:

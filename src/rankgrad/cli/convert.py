@@ -79,6 +79,8 @@ def _width(table: TableOptions, width: int | None) -> int | None:
     """Return the number of features of LETOR text, from `--width`; from `--features`, as in version 0.1."""
     from rankgrad.errors import bad_value
 
+    if width is not None and width < 1:
+        bad_value("width", "be at least 1", width)
     if width is not None or not table.features:
         return width
     (text, *others) = table.features

@@ -64,15 +64,16 @@ class DataSource:
             named_in: folder of the run that recorded this source; errors contain the path of the record. None if the
                 source is not from a record.
         """
+        from rankgrad.data import loading
+        from rankgrad.data.splitting import check_share
+        from rankgrad.errors import Problems, located
+
         if named_in is not None:
             try:
                 self.check()
             except (ValueError, OSError) as error:
-                raise ValueError(f"{named_in / KEPT}: {error}") from error
+                raise located(error, str(named_in / KEPT)) from error
             return
-        from rankgrad.data import loading
-        from rankgrad.data.splitting import check_share
-
         check_share(self.holdout)
         _ = self.fill
         if self.is_single:
@@ -84,10 +85,10 @@ class DataSource:
             raise FileNotFoundError(f"{self.data}: no such file or folder; expected a data set")
         try:
             loading.check_source(self.data, fold=self.fold, root=self.root)
-        except ValueError as error:  # the error names the argument of `load`; the option is `data`
+        except Problems as error:  # the error names the argument of `load`; the option is `data`
             if loading.is_generated(self.data):
-                raise ValueError(f"--data {self.data}: {error}") from None
-            raise ValueError(f"data{str(error).removeprefix('name')}" if str(error)[:5] == "name " else error) from None
+                raise located(error, f"--data {self.data}") from None
+            raise error.renamed("name", "data") from None
 
     def read(self, model: "TrainedModel | None" = None, *, labelled: bool = True) -> dict[str, "Dataset"]:
         """Read the data, and return its parts by name: train, validation, test. A single file is the part `train`.
@@ -326,7 +327,7 @@ class DataSource:
     @staticmethod
     def from_json(record: dict[str, Any], path: Path) -> "DataSource":
         """Return the data source that `to_json` wrote to a file. The path of the cache is set to None, as in `kept`."""
-        from rankgrad.errors import bad_value
+        from rankgrad.errors import bad_value, located
 
         wrong = {name: value for name, value in record.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in record or not 0 <= record.get("holdout", 0.0) < 1:
@@ -338,7 +339,7 @@ class DataSource:
             source = replace(source, columns=_columns(record["columns"]) if "columns" in record else None)
             _ = source.fill
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise located(error, str(path)) from None
         return source
 
     @property
@@ -427,7 +428,7 @@ def choose_split(
     A single file has no splits. If `--data` names a single file, all its lists are used, as the part `train`.
     Without `--data`, the file is the training file, and this rule does not apply.
     """
-    from rankgrad.errors import bad_value
+    from rankgrad.errors import bad_value, naming
 
     if source.is_single and given and split not in parts:
         return "train"
@@ -437,9 +438,9 @@ def choose_split(
         return split
     found = next((part for part in usual if part in parts), None)
     if found is None:
-        must = "name lists that the model has not seen, such as data=held_out.parquet"
-        got = f"{source.data}, which has no {' or '.join(usual)} lists"
-        bad_value("data", must, f"{got} (split={[*parts][-1]} uses the {[*parts][-1]} lists)")
+        must = naming("name lists that the model has not seen, such as {data=held_out.parquet}")
+        got, last = f"{source.data}, which has no {' or '.join(usual)} lists", [*parts][-1]
+        bad_value("data", must, f"{got} " + naming(f"({{split={last}}} uses the {last} lists)"))
     if found != usual[0]:
         why = f"the {found} lists, which selected the model, are used"
         warnings.warn(f"there are no {usual[0]} lists: {why}", stacklevel=2)
@@ -480,6 +481,6 @@ def telling(doing: str | None = None) -> Iterator[None]:
                 yield
         detail(f"{doing or 'done'}: {time.perf_counter() - began:.1f} s")
     finally:
-        texts = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+        texts = [as_typed(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
         for text in dict.fromkeys(texts):  # blocks of one file may have the same warning
-            console.print(f"warning: {as_typed(text)}", style="yellow", markup=False, highlight=False)
+            console.print(f"warning: {text}", style="yellow", markup=False, highlight=False)

@@ -146,9 +146,11 @@ def _pool(ray: str | None, jobs: int | None, threads: int) -> Any:
 
 def _present(recipe: "Recipe", root: str | None) -> "Recipe":
     """Return the recipe with the data sets that exist. For each missing data set, print the expected folder."""
+    from rankgrad.errors import MissingFile
+
     present, missing = recipe.available(root)
     if not present:
-        raise FileNotFoundError("\n".join(missing.values()))
+        raise MissingFile(*missing.values())
     for label, where in missing.items():
         typer.echo(shown(f"{label} is left out: {as_typed(where)}"), err=True)
     return recipe.only(*present) if missing else recipe

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.errors import bad_value
+
 if TYPE_CHECKING:
     from rankgrad.models.protocol import RankerKind
 
@@ -33,7 +35,7 @@ def fill_of(missing: str | None) -> Any:
         return float(missing)
     except ValueError:
         must = f"'error', {', '.join(map(repr, FILLS))}, a number that replaces missing values, or 'nan' to keep NaN"
-        raise ValueError(f"--missing must be {must}; got {missing!r}") from None
+        bad_value("--missing", f"be {must}", repr(missing))
 
 
 def file_fill(missing: str | None) -> Any:
@@ -43,7 +45,7 @@ def file_fill(missing: str | None) -> Any:
     """
     if missing in ("mean", "indicator"):
         must = "be 'error', 'zero', a number, or 'nan' to keep NaN (`rankgrad train` computes means and indicators)"
-        raise ValueError(f"--missing must {must}; got {missing!r}")
+        bad_value("--missing", must, repr(missing))
     return 0.0 if missing == "zero" else "error" if missing is None else fill_of(missing)
 
 

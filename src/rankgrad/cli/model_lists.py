@@ -97,16 +97,19 @@ def training_use(model: Path, source: "DataSource", split: str) -> str | None:
 @contextmanager
 def no_columns_from_python(*models: Path) -> Iterator[None]:
     """Add a reason to the error about a column that must be given, if the models do not record their columns."""
+    from dataclasses import replace
+
     from rankgrad.cli.data_source import DataSource
+    from rankgrad.data.tables.errors import NoColumn
 
     try:
         yield
-    except ValueError as error:
-        if "be given, because no column is named" not in str(error) or any(map(DataSource.kept, models)):
+    except NoColumn as error:
+        if any(map(DataSource.kept, models)):
             raise
         folders = " and ".join(map(str, models))
         why = "a model that was saved from Python does not record columns, so the columns must be given"
-        raise ValueError(f"{error} ({folders}: {why})") from None
+        raise error.changed(lambda problem: replace(problem, got=f"{problem.got} ({folders}: {why})")) from None
 
 
 def _source(model: Path, given: "DataSource | None") -> "DataSource | None":

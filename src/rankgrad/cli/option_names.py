@@ -1,15 +1,18 @@
-"""Replace argument names in messages by option names: `batch_size` becomes `--batch-size`.
+"""Write option names instead of argument names in messages: `batch_size` becomes `--batch-size`.
 
-Errors of the package contain the names of Python arguments, such as `regroup=True`. The command line translates each
-message in one place, with the options of the command that runs.
+Errors and warnings of the package name settings in their texts, such as `regroup=True`: see `rankgrad.errors.Named`.
+The command line writes each message in one place, with the options of the command that runs.
 """
 
-import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from rankgrad.errors import Setting
+
 _RENAMED = {"root": "data_root", "set": "others", "qid": "query"}  # parameter of the command, by the name in messages
+_WIDTH = "width"  # option for the setting `features=` that texts recommend; the option `--features` chooses columns
 _READER = "convert"  # command with all options of the reader of LETOR files
 _options: dict[str, Any] = {}  # options of the command that runs, by name in messages
 _reader: dict[str, Any] = {}  # options of the command `convert`
@@ -26,48 +29,38 @@ def names_of(context: typer.Context) -> None:
         known.update({"qid": known["query_column"]} if "query_column" in known else {})
 
 
-def as_typed(message: str) -> str:
-    """Return a message with option names: `regroup=True` becomes `--regroup`; `lr must be 1` becomes `--lr must be 1`.
+def as_typed(message: object) -> str:
+    """Return the text of an error, a warning or advice with option names instead of the settings that it names.
 
-    Specs, such as `synthetic:lists=40,seed=1`, do not change. Names without an option do not change. A message with a
-    traceback, which contains source code, does not change.
+    `regroup=True` becomes `--regroup`, and `lr must be 1` becomes `--lr must be 1`. Settings without an option do not
+    change. Other parts of the text, such as specs and what the user has typed, do not change.
     """
-    if _TRACEBACK in message:
-        return message
-    if "missing= " in message:
+    from rankgrad.errors import named_text
+
+    return named_text(message).written(_written)
+
+
+def _written(setting: "Setting") -> str:
+    """Return a setting, its value and the text around it as the user of the command needs it."""
+    name = _WIDTH if setting.name == "features" and setting.value is not None else setting.name
+    if name in _options and setting.before and name == "missing":
         from rankgrad.cli.missing_option import advice
-        from rankgrad.data.tables.errors import FILL_ADVICE
 
-        training = bool({"holdout", "minutes"} & _options.keys())
-        message = message.replace(FILL_ADVICE, advice(training)) if "missing" in _options else message
-    if "categorical=" in message and "categorical" not in _options:
-        from rankgrad.data.tables.errors import TEXT_ADVICE
-
-        message = message.replace(f" {TEXT_ADVICE}", "")
-    return _VALUE.sub(_value, _SUBJECT.sub(_subject, message))
-
-
-_TRACEBACK = "Traceback (most recent call last):"
-# At the beginning of a line, also after the name of a file.
-_SUBJECT = re.compile(r"(?:^|(?<=: ))[a-z][a-z_]*(?= must )", re.MULTILINE)
-# An argument as Python writes it, after a space, a bracket or a backtick. After other characters, it is part of a spec.
-_VALUE = re.compile(r"(?<![^\s(`])(?P<name>[a-z][a-z_]*)=(?P<value>[\w.'\"-]*[\w'\"])?(?![\w(=])")
-
-
-def _subject(found: re.Match[str]) -> str:
-    return _typed(_options[found[0]]) if found[0] in _options else found[0]
-
-
-def _value(found: re.Match[str]) -> str:
-    name, value = found["name"], found["value"]
+        return advice(training=bool({"holdout", "minutes"} & _options.keys()))
     if name in _options:
-        return _typed(_options[name], value)
-    return f"rankgrad {_READER} {_typed(_reader[name], value)}" if name in _reader else found[0]
+        typed = _typed(_options[name], setting.value)
+    elif setting.before and name == "categorical":
+        return ""
+    elif name in _reader and setting.value is not None:
+        typed = f"rankgrad {_READER} {_typed(_reader[name], setting.value)}"
+    else:
+        return str(setting)
+    return f"{setting.before}{typed}{setting.after}"
 
 
-def _typed(parameter: Any, value: str | None = None) -> str:
+def _typed(parameter: Any, value: str | None) -> str:
     """Return an option and its value as the user types them. A switch has no value."""
     option = max(parameter.opts, key=len)
-    if value in (None, "True"):
+    if value in (None, "", "True"):
         return str(option)
     return str(parameter.secondary_opts[0]) if value == "False" and parameter.secondary_opts else f"{option} {value}"

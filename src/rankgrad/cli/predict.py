@@ -140,14 +140,16 @@ def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
     from dataclasses import replace
     from tempfile import TemporaryDirectory
 
+    from rankgrad.errors import Problems
+
     with TemporaryDirectory(prefix="rankgrad-") as folder:
         path = Path(folder) / "standard input"
         with path.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
         try:
             yield replace(source, data=str(path), format=source.format or "letor")
-        except ValueError as error:
-            raise ValueError(str(error).replace(str(path), "standard input")) from error
+        except Problems as error:
+            raise error.changed(lambda problem: problem.elsewhere(str(path), "standard input")) from error
 
 
 def _lists(model: "TrainedModel", source: "DataSource", docids: bool) -> Iterator["Dataset"]:

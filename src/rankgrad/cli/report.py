@@ -163,13 +163,14 @@ def _lists_of(
     from rankgrad.cli.data_source import DataSource
     from rankgrad.cli.text.training_lists import KEPT, TextLists
     from rankgrad.data.loading import data_label
+    from rankgrad.errors import first_line
 
     needed = "Intervals, baselines and queries are left out."
     if (folder / KEPT).is_file():
         try:
             return TextLists.kept(folder).named_parts()
         except (OSError, ValueError) as error:
-            return "text", {}, [f"The collection was not read: {str(error).partition(chr(10))[0]}. {needed}"]
+            return "text", {}, [f"The collection was not read: {first_line(error)}. {needed}"]
     source = DataSource.kept(folder)
     if source is None and search is not None:  # the search has not ended
         source = DataSource.from_json(search["data"], _search_file(folder))
@@ -181,7 +182,7 @@ def _lists_of(
         source = source if root is None else replace(source, root=str(root))
         return name, source.hold_out(source.read()), []
     except (OSError, ValueError) as error:
-        return name, {}, [f"The data was not read: {str(error).partition(chr(10))[0]}. {needed}"]
+        return name, {}, [f"The data was not read: {first_line(error)}. {needed}"]
 
 
 def _print_files(console: object, what: str, folder: Path, files: int) -> None:

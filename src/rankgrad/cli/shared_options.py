@@ -116,7 +116,7 @@ def one_line(*errors: type[Exception], effect: str = "") -> Iterator[None]:
         from rankgrad.cli.option_names import as_typed
         from rankgrad.cli.terminal_text import shown
 
-        typer.echo(f"rankgrad: {shown(as_typed(str(error)))}{effect and f'; {effect}'}", err=True)
+        typer.echo(f"rankgrad: {shown(as_typed(error))}{effect and f'; {effect}'}", err=True)
         raise typer.Exit(1) from None
 
 

@@ -179,6 +179,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
     """Return the kind of ranker of a training, the settings and a note. Given settings replace recorded settings."""
+    from rankgrad.errors import bad_value, first_line
     from rankgrad.models.registry import kind_or_default
 
     kept, path = kept_settings(resumed)
@@ -189,8 +190,7 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
     try:
         kind.check(kept)
     except (ValueError, TypeError) as error:
-        got = str(error).partition("\n")[0]
-        raise ValueError(f"{path} must contain the settings of a run; got the error {got}") from error
+        bad_value(str(path), "contain the settings of a run", f"the error {first_line(error)}")
     return kind, {**kept, **kind.read({**({} if model is None else {"model": model}), **given})[0]}, ""
 
 

@@ -28,6 +28,7 @@ from rankgrad.atomic_files import aside as name_aside
 from rankgrad.atomic_files import clear_leftovers, naming, read_json, write_json
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.read_summary import ReadSummary
+from rankgrad.errors import Place, Problem, Problems
 
 New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]  # name, shape and dtype -> an array of zeros
 Hashes: TypeAlias = list[Callable[[bytes], object]]
@@ -51,14 +52,14 @@ _log = logging.getLogger(__name__)
 _checked: set[tuple[Any, ...]] = set()  # path, state and hash of files that this process has compared completely
 
 
-class CacheError(ValueError):
+class CacheError(Problems, ValueError):
     """Error about a folder that is not a cache, or about a cache that is damaged or out of date.
 
     The message has the form `<folder>: <problem>; expected <what>`.
     """
 
     def __init__(self, folder: Path, wrong: str, expected: str = _ADVICE) -> None:
-        super().__init__(f"{folder}: {wrong}; expected {expected}")
+        super().__init__(Problem("", expected, wrong, where=(Place(str(folder)),)))
 
 
 def open_cache(folder: str | os.PathLike[str], *, verify: bool = False) -> Dataset:

@@ -168,7 +168,7 @@ def column_numbers(given: Iterable[Any], names: Sequence[Any] | None, width: int
         else:
             known = [str(name) for name in names] if names is not None else []
             must = "be names of columns" if known else f"be positions of columns, from 0 to {width - 1}"
-            bad_value("categorical", must, mistyped(each, known) if isinstance(each, str) else repr(each))
+            bad_value("categorical", must, *mistyped(each, known if isinstance(each, str) else ()))
     return sorted(found)
 
 

@@ -15,7 +15,7 @@ from rankgrad.data.sparse_rows import Features, is_sparse
 from rankgrad.data.tables.columns import Columns, choose
 from rankgrad.data.tables.errors import FILL_ADVICE, TEXT_ADVICE, some, warn_infinite
 from rankgrad.data.tables.reader import read_table
-from rankgrad.errors import bad_type, bad_value
+from rankgrad.errors import bad_type, bad_value, naming
 from rankgrad.group_rows import group_offsets, group_rows
 from rankgrad.ids import document_ids, exact_values
 
@@ -131,7 +131,7 @@ def from_frame(
     numeric = {column: table.is_numeric(column) for column in table.columns}
     chosen = choose(given, numeric, typed=[column for column in table.columns if table.is_categorical(column)])
     if features is None and (text := [column for column in chosen.unused if not table.is_numeric(column)]):
-        warnings.warn(f"columns without numbers are not features: {some(text)} {TEXT_ADVICE}", stacklevel=2)
+        warnings.warn(f"columns without numbers are not features: {some(text)}" + TEXT_ADVICE, stacklevel=2)
     label, wanted = str(chosen.label), chosen.features
     for role, column in (("label", label), ("qid", chosen.qid)):
         if nulls := table.nulls(column):
@@ -141,7 +141,7 @@ def from_frame(
         row = int(order[scattered[0] + 1])
         bad_value(
             "qid",
-            "have consecutive rows for each query (or pass regroup=True)",
+            naming("have consecutive rows for each query (or pass {regroup=True})"),
             f"a query that occurs again in row {row}",
         )
     x = np.empty((len(order), len(wanted)), dtype=np.float32)
@@ -275,7 +275,7 @@ def _fill(
         count = sum(int((~np.isfinite(x[:, j])).sum()) for j in bad)
         bad_value(
             "features",
-            f"be finite {FILL_ADVICE}",
+            "be finite " + FILL_ADVICE,
             f"{count} missing or infinite values in {some([names[j] for j in bad])}",
         )
     warn_infinite("features", {str(names[j]): int(np.isinf(x[:, j]).sum()) for j in bad})

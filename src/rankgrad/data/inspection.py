@@ -19,7 +19,7 @@ from rankgrad.data.inspection_checks import (
     shared_findings,
 )
 from rankgrad.data.inspection_scan import SAMPLE, Scan, scan
-from rankgrad.errors import bad_type
+from rankgrad.errors import bad_type, naming
 from rankgrad.result_table import ResultTable
 
 _BINS = 16
@@ -111,7 +111,11 @@ def _findings(parts: dict[str, Dataset], scans: dict[str, Scan]) -> Iterator[Fin
     if len(set(widths.values())) > 1:
         what = f"The splits have {', '.join(f'{width} features ({name})' for name, width in widths.items())}."
         yield Finding(
-            "error", "widths differ", "all", what, "Read all splits with features= set to the largest of these numbers."
+            "error",
+            "widths differ",
+            "all",
+            what,
+            naming("Read all splits with {features=} set to the largest of these numbers."),
         )
     names = list(parts)
     for i, one in enumerate(names):

@@ -21,7 +21,7 @@ from rankgrad.data.splitting import hold_out
 from rankgrad.data.tables.columns import Columns
 from rankgrad.data.tables.files import format_of
 from rankgrad.data.tables.reader import read_columns
-from rankgrad.errors import bad_value, mistyped, one_of
+from rankgrad.errors import MissingFile, Problem, Problems, bad_value, mistyped, naming, one_of
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import no_cutoff, show, spell
 
@@ -204,7 +204,9 @@ def _known(name: str | os.PathLike[str]) -> BenchmarkFacts | None:
         return None
     must = "be a known data set or a folder with a train file"
     names = [known for facts in datasets() for known in (facts.name, *facts.aliases)]
-    bad_value("name", must, mistyped(str(name)[:200], names, f"known: {', '.join(facts.name for facts in datasets())}"))
+    bad_value(
+        "name", must, *mistyped(str(name)[:200], names, f"known: {', '.join(facts.name for facts in datasets())}")
+    )
 
 
 def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
@@ -224,8 +226,8 @@ def _generator(name: str | os.PathLike[str]) -> Callable[[], Splits] | None:
     options = fit_options(kind, options, make)
     try:
         check_synthetic(**(web30k_options(**options) if shaped else options))
-    except ValueError as error:  # the error names an argument of `synthetic`, which may also be an option of a command
-        raise ValueError(str(error).replace(" must ", f" of {kind} must ", 1)) from None
+    except Problems as error:  # it names an argument of `synthetic`, which may also be an option of a command
+        raise error.changed(lambda problem: replace(problem, argument=f"{problem.argument} of {kind}")) from None
     return partial(make, **options)
 
 
@@ -247,10 +249,9 @@ def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str
     if facts.name.startswith("Yahoo"):
         wanted = f"{facts.name}/set1.train.txt, set1.valid.txt, set1.test.txt"
     searched = ", ".join(str(place) for place in [*named, top])
-    raise FileNotFoundError(
-        f"root must contain {facts.name} as {wanted} (plain, .gz or .xz; put the files there, "
-        f"or give the folder that contains {facts.name}/ as root= or RANKGRAD_DATA); got no such files in {searched}"
-    )
+    put = f"put the files there, or give the folder that contains {facts.name}/ as {{root=}} or RANKGRAD_DATA"
+    must = f"contain {facts.name} as {wanted} (plain, .gz or .xz; " + naming(f"{put})")
+    raise MissingFile(Problem("root", must, f"no such files in {searched}"))
 
 
 def _folder_files(folder: Path, fold: int | None, needs_test: bool = False) -> SplitFiles:
@@ -261,7 +262,7 @@ def _folder_files(folder: Path, fold: int | None, needs_test: bool = False) -> S
         wanted, optional = ("train.txt and test.txt", "is") if needs_test else ("train.txt", "and test.txt are")
         inside = f"Fold{fold}/{wanted}, or S1.txt to S5.txt" if fold else wanted
         must = f"contain {inside} (plain, .gz or .xz, or a table such as train.csv; vali.txt {optional} optional)"
-        raise FileNotFoundError(f"{folder} must {must}; got a folder without these files")
+        raise MissingFile(Problem(str(folder), must, "a folder without these files"))
     return files
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.letor.errors import LetorError
+from rankgrad.errors import naming
 from rankgrad.ids import join_ids
 
 _MOST_PARTS = 16
@@ -62,7 +63,8 @@ class QueryRuns:
         letor = self._error is LetorError
         place = f"at {self._paths[files[first]]}:{lines[first]}" if letor else f"in row {lines[first]}"
         wrong = f"qid {qids[again]} occurs again after qid {qids[again - 1]} (first {place})"
-        expected = f"the documents of a query on consecutive {'lines' if letor else 'rows'}, or regroup=True"
+        rows = "lines" if letor else "rows"
+        expected = naming(f"the documents of a query on consecutive {rows}, or {{regroup=True}}")
         raise self._error(self._paths[files[again]], int(lines[again]), wrong, expected)
 
     def _joined(self) -> list[NDArray[Any]]:

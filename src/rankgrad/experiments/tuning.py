@@ -6,7 +6,6 @@ This is successive halving: after each round, only the best trials are trained f
 import hashlib
 import json
 import math
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -159,10 +158,8 @@ def tune(search: Search, source: ListSource, folder: Path, runner: Runner) -> It
             yield trial, turn, len(tasks) + len(known) - place - 1
         for done in runner(list(tasks.values())):
             if done.error is not None:
-                last = done.error.strip().splitlines()[-1]
-                # Wrong data: a traceback says nothing more.
-                if found := re.match(r"ValueError: (?=.* must .*; got )|rankgrad\.data\.\S*Error: ", last):
-                    raise ValueError(last.removeprefix(found[0]))
+                if done.problem is not None:  # wrong data: a traceback says nothing more
+                    raise done.problem
                 how = "to repeat the trial, run the same command again"
                 raise RuntimeError(f"a trial failed ({how}); got the error\n{done.error.strip()}")
             known.append(_read_trial(_trial_file(folder / done.task.name, epochs)))
@@ -230,7 +227,7 @@ def _read_trial(path: Path) -> Trial:
         return Trial(**{**found, "value": math.nan if found["value"] is None else found["value"]})
     except (KeyError, TypeError) as error:
         how = "delete the file to run the trial again"
-        raise ValueError(f"{path} must be the result of a trial ({how}); got the error {error}") from error
+        bad_value(str(path), f"be the result of a trial ({how})", f"the error {error}")
 
 
 def _log(value: float) -> int:

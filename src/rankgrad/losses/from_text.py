@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rankgrad import relax
 from rankgrad.backend import backend
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import Problems, bad_value, one_of
 from rankgrad.losses.composed import WeightedSum, learned_scalars, takes_weights
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.relaxed import relaxed
@@ -218,7 +218,10 @@ def _function(loss: Any, k: int | None, options: dict[str, Any]) -> tuple[Callab
 def _relaxed(k: int | None, options: dict[str, Any]) -> Callable[..., Tensor]:
     if "metric" not in options or "operator" not in options:
         bad_value("loss", "have the form relaxed:metric=nDCG@10,operator=neural_sort,...", f"options {sorted(options)}")
-    metric = parse_metric(str(options.pop("metric")))
+    try:
+        metric = parse_metric(str(options.pop("metric")))
+    except Problems as error:
+        raise error.renamed("metric", "metric of relaxed") from None  # not the setting `metric` of a run
     if k is not None and metric.k is not None:
         bad_value("loss", "contain k only once", f"'relaxed@{k}' with metric={metric}")
     text = str(options.pop("operator"))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu, scaled_dot_product_attention, silu
 
 from rankgrad.atomic_files import read_tensors
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, first_line, one_of
 from rankgrad.losses.full_linear import FullLinear
 from rankgrad.losses.ideal_dcg import share_of_ideal
 from rankgrad.metrics.cumulative_gain import rank_discounts
@@ -130,7 +130,6 @@ def read_network(path: Path) -> tuple[PublishedNetwork | MendedNetwork, dict[str
         network = make_network(**facts["network"])
         network.load_state_dict(tensors)
     except (KeyError, TypeError, RuntimeError) as error:
-        first = str(error).strip().partition("\n")[0]
         must = "contain a network and the weights of this network"
-        raise ValueError(f"{path} must {must}; got the error {first}") from error
+        bad_value(str(path), must, f"the error {first_line(error)}")
     return network, facts

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.atomic_files import naming, writing_output
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, located, one_of
 from rankgrad.models.aligned_model import AlignedModel
 from rankgrad.models.protocol import Exported, TrainedModel
 from rankgrad.training import export as network_export
@@ -151,7 +151,7 @@ class _BlendGraph:
             else:
                 made, draw = tree_export.as_onnx(model)
         except ValueError as error:
-            raise ValueError(f"{place}: {error}") from error
+            raise located(error, place) from error
         self.draws.append(draw)
         graph = made.graph
         del graph.value_info[:]

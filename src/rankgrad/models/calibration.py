@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, naming, one_of
 from rankgrad.models.folder import CALIBRATION
 from rankgrad.models.reliability import BINS, Reliability, measure_reliability
 
@@ -250,7 +250,9 @@ def fit_calibration(
         grades = np.unique(labels)
         if len(grades) > MOST_GRADES:
             bad_value(
-                "labels", f"have at most {MOST_GRADES} different values for target='grade'", f"{len(grades)} values"
+                "labels",
+                f"have at most {MOST_GRADES} different values " + naming("for {target='grade'}"),
+                f"{len(grades)} values",
             )
         thresholds = grades[:-1]
     if target == "grade" and len(grades) < 2:
@@ -358,7 +360,7 @@ def read_calibration(folder: str | PathLike[str]) -> Calibration | None:
     try:
         return Calibration.from_json(known)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path} must contain a calibration; got the error {error}") from error
+        bad_value(str(path), "contain a calibration", f"the error {error}")
 
 
 def _numbers(values: Sequence[Any]) -> Array:

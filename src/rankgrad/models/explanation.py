@@ -176,7 +176,7 @@ def explain_list(
     measured = as_metric(metric)
     queries = [str(each) for each in data.qids.tolist()]
     if str(query) not in queries:
-        bad_value("query", "be the id of a query in the data", mistyped(str(query), queries))
+        bad_value("query", "be the id of a query in the data", *mistyped(str(query), queries))
     one = recode(data.take([queries.index(str(query))]).select_features(model.feature_names), model.categories)
     one = replace(one, features=dense(one.features))
     if len(one.labels) < 2:
@@ -262,7 +262,7 @@ def _positions(documents: Sequence[Any], one: Dataset) -> list[int]:
             places.append(int(document) - 1)
         else:
             must = f"be ids of documents of the list, or positions from 1 to {len(one.labels)}"
-            bad_value("documents", must, mistyped(document, ids))
+            bad_value("documents", must, *mistyped(document, ids))
     if places[0] == places[1]:
         bad_value("documents", "be two different documents", f"{documents[0]} twice")
     return places

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 from rankgrad import rankers
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, collected, problems_of
 from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
 from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.checkpoint import LAST
 from rankgrad.training.model import WEIGHTS
-from rankgrad.training.settings import SettingsError, error_messages
+from rankgrad.training.settings import SettingsError
 
 # Search space of `rankgrad tune`: settings of a run, and options of the network.
 SPACE: dict[str, Any] = {
@@ -80,8 +80,8 @@ class NeuralKind(RankerKind):
         except ValueError as error:  # this error suggests names of all kinds, and the settings know only networks
             # The kind of ranker is unknown. So an unknown setting may be a setting of the kind that the user means.
             known = {name: value for name, value in settings.items() if name in Settings.names()}
-            others = error_messages([Settings.of({**known, "model": Settings.model}).check])
-            raise SettingsError("\n".join([str(error), *others])) from None
+            others = collected([Settings.of({**known, "model": Settings.model}).check], ValueError, TypeError)
+            raise SettingsError(*problems_of(error), *others) from None
         Settings.of(dict(settings)).check()
 
     def describe(self, settings: Mapping[str, Any]) -> str:

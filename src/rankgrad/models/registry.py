@@ -82,7 +82,7 @@ def kind_of(model: Any) -> RankerKind:
         if name in kind.models:
             return kind
     known = [each for kind in kinds() for each in kind.models]
-    bad_value("model", "be a known name", mistyped(name[:80], known, f"see `rankgrad list models`; {_IMPORT}"))
+    bad_value("model", "be a known name", *mistyped(name[:80], known, f"see `rankgrad list models`; {_IMPORT}"))
 
 
 def kind_or_default(model: Any) -> RankerKind:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+from rankgrad.errors import Problems
 from rankgrad.parallel.clock import now
 from rankgrad.parallel.parent_watch import end_with_parent
 
@@ -28,11 +29,12 @@ class Task(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """Result of a task of the pool: its return value, or the text of its error."""
+    """Result of a task of the pool: its return value, or its error."""
 
     task: Task
     value: Any = None
-    error: str | None = None
+    error: str | None = None  # text of the traceback, or why the process died
+    problem: Problems | None = None  # the error itself, if it is about an argument or a file
 
 
 Runner = Callable[..., Iterator[TaskResult]]  # the function `run_in_this_process`, or the method `run` of a pool
@@ -51,15 +53,12 @@ def run_in_this_process(tasks: Iterable[Task], until: float | None = None) -> It
         yield TaskResult(task, *attempt(task.function, task.arguments))
 
 
-def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, str | None]:
-    """Call the function of a task; return its result and None.
-
-    If the function raises an error, return None and the text of the traceback.
-    """
+def attempt(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, str | None, Problems | None]:
+    """Call the function of a task; return the fields `value`, `error` and `problem` of its result."""
     try:
-        return function(*arguments), None
-    except Exception:
-        return None, traceback.format_exc()
+        return function(*arguments), None, None
+    except Exception as error:
+        return None, traceback.format_exc(), error if isinstance(error, Problems) else None
 
 
 class Pool:
@@ -105,7 +104,7 @@ class Pool:
                 assert task is not None
                 worker.task = None
                 try:
-                    value, error = worker.connection.recv()
+                    found = worker.connection.recv()
                 except (EOFError, OSError):
                     self._workers.remove(worker)
                     how = worker.end()
@@ -113,8 +112,8 @@ class Pool:
                     if tries[task.name] < TRIES:
                         waiting.insert(0, task)
                         continue
-                    value, error = None, f"The process died {TRIES} times, {how}.\n"
-                yield TaskResult(task, value, error)
+                    found = None, f"The process died {TRIES} times, {how}.\n"
+                yield TaskResult(task, *found)
 
     def _share_out(self, waiting: list[Task]) -> None:
         idle = [worker for worker in self._workers if worker.task is None]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rankgrad.errors import bad_value
 from rankgrad.parallel import clock
 from rankgrad.parallel.process_pool import TRIES, Task, TaskResult, attempt
 
@@ -28,7 +29,7 @@ class RayPool:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 got = f"{address!r} and the error {error}"
-                raise ValueError(f"ray must be the address of a running cluster; got {got}") from error
+                bad_value("ray", "be the address of a running cluster", got)
             self._ours = True
 
     @property
@@ -57,10 +58,10 @@ class RayPool:
                 ready = found[0]
                 task = running.pop(ready)
                 try:
-                    value, error = ray.get(ready)
+                    found = ray.get(ready)
                 except ray.exceptions.RayError as failure:  # the process or machine of the task died in every attempt
-                    value, error = None, f"{type(failure).__name__}: {failure}\n"
-                yield TaskResult(task, value, error)
+                    found = None, f"{type(failure).__name__}: {failure}\n"
+                yield TaskResult(task, *found)
         finally:
             for left in running:
                 ray.cancel(left, force=True)
@@ -77,9 +78,7 @@ class RayPool:
         self.close()
 
 
-def _work(
-    function: Any, arguments: tuple[Any, ...], threads: int, reading: tuple[float, float]
-) -> tuple[Any, str | None]:
+def _work(function: Any, arguments: tuple[Any, ...], threads: int, reading: tuple[float, float]) -> tuple[Any, ...]:
     import torch
 
     clock.follow(reading)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.custom_objects import CUSTOM_PREFIX, CallSignature, check_callable, describe, only_described, own_copy
-from rankgrad.errors import bad_type, bad_value
+from rankgrad.errors import bad_type, bad_value, first_line
 from rankgrad.rankers.from_text import build, parse_ranker
 from rankgrad.rankers.list_index import ListIndex
 from rankgrad.rankers.scorer import Scorer
@@ -178,10 +178,7 @@ def _try(ranker: CustomRanker) -> None:
     try:
         ranker(rows, torch.tensor([0, 2, 5], device=rows.device))
     except RuntimeError as error:
-        got = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"model must score documents of {ranker.features} features; "
-            f"got the error {got} from {ranker.config['description']}"
-        ) from error
+        got = f"the error {first_line(error)} from {ranker.config['description']}"
+        bad_value("model", f"score documents of {ranker.features} features", got)
     finally:
         ranker.train(training)

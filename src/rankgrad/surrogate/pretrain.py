@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.atomic_files import check_plain, read_tensors, write_json, write_tensors
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, first_line, one_of
 from rankgrad.lock import locked
 from rankgrad.losses.surrogate_networks import FORMAT, VERSION, WEIGHTS, make_network
 from rankgrad.metrics import dcg, ndcg
@@ -193,7 +193,5 @@ def _load(path: Path, spec: PretrainSpec, network: nn.Module, optimiser: torch.o
         load_state(optimiser, parts["optimiser"])
         return int(facts["epochs done"])
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        got = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"{path} must be a checkpoint of this kind of network (train again in a new folder); got the error {got}"
-        ) from error
+        must = "be a checkpoint of this kind of network (train again in a new folder)"
+        bad_value(str(path), must, f"the error {first_line(error)}")

@@ -110,8 +110,8 @@ def stopword_list(stopwords: str | Iterable[str] | None) -> frozenset[str]:
         return frozenset()
     if isinstance(stopwords, str):
         if stopwords not in _LANGUAGES:
-            got = mistyped(stopwords, _LANGUAGES)
-            bad_value("stopwords", f"be None, words or one of {', '.join(map(repr, _LANGUAGES))}", got)
+            known = f"be None, words or one of {', '.join(map(repr, _LANGUAGES))}"
+            bad_value("stopwords", known, *mistyped(stopwords, _LANGUAGES))
         import bm25s.stopwords
 
         stopwords = getattr(bm25s.stopwords, f"STOPWORDS_{_LANGUAGES[stopwords]}")

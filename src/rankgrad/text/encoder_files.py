@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, first_line
 
 ENCODER = "encoder"  # folder with the files of Hugging Face, inside the folder of a model
 STATIC = "static:"  # prefix of an encoder that only has an embedding table
@@ -71,8 +71,7 @@ def load_pretrained(encoder: str, kind: str, **options: Any) -> Any:
         try:
             found = getattr(transformers, kind).from_pretrained(where, **safe, **options)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            got = str(error).strip().partition("\n")[0]
-            raise ValueError(f"encoder must be a model that transformers can load; got {encoder!r}: {got}") from error
+            bad_value("encoder", "be a model that transformers can load", f"{encoder!r}: {first_line(error)}")
     for each in found if isinstance(found, tuple) else (found,):
         if isinstance(each, nn.Module):
             each.float()  # files may contain float16, in which training would lose small updates

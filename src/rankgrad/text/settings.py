@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, collected, one_of
 from rankgrad.losses.custom import as_loss, loss_text
 from rankgrad.metrics.custom import as_metric, metric_text
 from rankgrad.spec import known_options
@@ -12,7 +12,7 @@ from rankgrad.text.encoder_files import STATIC, check_encoder
 from rankgrad.text.list_sampling import SAMPLINGS
 from rankgrad.text.token_inputs import PASSAGES
 from rankgrad.training.optimisers import check_optimiser, check_schedule
-from rankgrad.training.settings import PRECISIONS, SettingsError, check_number, error_messages
+from rankgrad.training.settings import PRECISIONS, SettingsError, check_number
 
 MODELS = ("bi_encoder", "cross_encoder")
 
@@ -82,9 +82,8 @@ class TextSettings:
         Args:
             files: False to accept an encoder folder that does not exist here, such as a folder of another machine.
         """
-        problems = list(dict.fromkeys(error_messages(self._checks(files))))
-        if problems:
-            raise SettingsError("\n".join(problems))
+        if problems := collected(self._checks(files), ValueError, TypeError):
+            raise SettingsError(*problems)
 
     def _checks(self, files: bool) -> Iterable[Callable[[], Any]]:
         yield lambda: one_of("model", self.model, MODELS)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.data.sparse_rows import dense
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, first_line
 from rankgrad.training.optimisers import MovingAverage, load_state, state_tensors
 from rankgrad.training.settings import Settings
 
@@ -230,9 +230,8 @@ def refuse_checkpoint(path: Path, error: Exception) -> NoReturn:
         path: path of the file.
         error: error that the reading of the file raised.
     """
-    got = str(error).strip().partition("\n")[0]
     must = "must be a checkpoint of this run (otherwise, train again in a new folder)"
-    raise ValueError(f"{path} {must}; got: {got}") from error
+    raise ValueError(f"{path} {must}; got: {first_line(error)}") from error
 
 
 def _weights_checksum(weights: Any) -> int | None:

@@ -27,7 +27,7 @@ from rankgrad.custom_objects import describe
 from rankgrad.data import Preprocessing
 from rankgrad.data.categories import to_json
 from rankgrad.data.preprocessing.pipeline import FillMissing, Quantile, SignedLog1p, Standardise
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value, first_line, one_of
 from rankgrad.models.protocol import EXPORT_TOLERANCE, Exported
 from rankgrad.rankers.custom import CustomFlat, CustomRanker
 from rankgrad.training import linear_files
@@ -396,10 +396,8 @@ def _exporting(model: Exportable) -> Iterator[None]:
     except Exception as error:
         if custom is None:
             raise
-        got = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"model must be a network that torch.export can trace; got {describe(custom.network)} and the error {got}"
-        ) from error
+        got = f"{describe(custom.network)} and the error {first_line(error)}"
+        bad_value("model", "be a network that torch.export can trace", got)
 
 
 @contextmanager

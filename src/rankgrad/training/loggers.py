@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rankgrad.atomic_files import naming, open_to_append
+from rankgrad.errors import bad_value
 
 LOG = "log.jsonl"
 _SECONDS = 10.0  # maximum time between two lines of progress, if a row takes less
@@ -60,7 +61,7 @@ class MetricTracker:
             self._log, self._close = getattr(self, f"_{tracker}")(folder, settings)
         except Exception as error:
             must = "be installed" if isinstance(error, ModuleNotFoundError) else "start"
-            raise ValueError(f"the tracker {tracker!r} must {must}; got the error: {error}") from error
+            bad_value(f"the tracker {tracker!r}", must, f"the error: {error}")
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Log the numbers of the row with their names."""

@@ -16,7 +16,7 @@ from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.training_labels import check_training_labels, useful_validation
-from rankgrad.errors import bad_type, bad_value
+from rankgrad.errors import bad_type, bad_value, naming
 from rankgrad.lock import locked
 from rankgrad.losses.custom import CustomLoss, as_loss
 from rankgrad.metrics.custom import as_metric
@@ -38,6 +38,7 @@ from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import init_model_hash, warm_start
 
+_ADVICE = naming("A smaller lr or {clip=1} often helps")
 _DIVERGED = 1e4  # a loss above this multiple of the first step's loss causes a warning
 
 
@@ -300,7 +301,7 @@ class _TrainingRun:
             queries = ", ".join(map(str, self.data.qids[lists][:5])) + (" and more" if len(lists) > 5 else "")
             raise NotFinite(
                 f"the loss must be finite; got {float(values[~torch.isfinite(values)][0])} in epoch "
-                f"{self.state.epoch + 1}, step {step + 1}, for the queries {queries}; {self._last_good()}"
+                f"{self.state.epoch + 1}, step {step + 1}, for the queries {queries}; " + self._last_good()
             )
         if not abs(total) < float("inf"):
             raise NotFinite(f"the loss must be finite; got {total} in another process, which shows its own error")
@@ -319,12 +320,12 @@ class _TrainingRun:
         ):
             return
         grown = f"the loss has grown to {row['loss']:.3g} in epoch {row['epoch']}, from {first:.3g} at the first step"
-        row["warning"] = f"training diverges: {grown}. A smaller lr or clip=1 often helps"
+        row["warning"] = f"training diverges: {grown}. " + _ADVICE
         warnings.warn(row["warning"], stacklevel=2)
 
     def _last_good(self) -> str:
         last = self.checkpoint.path if self.checkpoint and self.checkpoint.path.exists() else "none"
-        return f"last good checkpoint: {last}. A smaller lr or clip=1 often helps"
+        return f"last good checkpoint: {last}. " + _ADVICE
 
     def _validate(self, row: dict[str, Any]) -> None:
         """Compute the metric on the validation lists. Store the weights of the best epoch in memory and in a file."""
@@ -338,7 +339,7 @@ class _TrainingRun:
             if sums[2] > 0:
                 raise NotFinite(
                     f"the scores must be numbers; got {int(sums[2])} NaN values on the validation lists after epoch "
-                    f"{state.epoch + 1}; {self._last_good()}"
+                    f"{state.epoch + 1}; " + self._last_good()
                 )
             value = self.validator.value(sums)
             better = self.validator.better(value, state.best)

@@ -260,7 +260,7 @@ class Model(TrainedModel):
             steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))
         except (KeyError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError) as error:
             got = f"the error {str(error).strip()}"
-            raise ValueError(f"{folder} must be a model whose files match each other; got {got}") from error
+            bad_value(str(folder), "be a model whose files match each other", got)
         known = {"learned": _under("loss.", tensors), "run": config.get("run", "")}
         loaded = cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
         loaded.feature_names = feature_names_of(folder, loaded.features)

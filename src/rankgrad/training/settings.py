@@ -6,7 +6,7 @@ from typing import Any
 
 from rankgrad.data import Preprocessing
 from rankgrad.data.preprocessing.missing_values import MISSING, FillMissing
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import Problems, bad_value, collected, one_of
 from rankgrad.losses.custom import as_loss, loss_text
 from rankgrad.metrics.custom import as_metric, metric_text
 from rankgrad.rankers.custom import check_ranker, ranker_text
@@ -18,7 +18,7 @@ PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
-class SettingsError(ValueError):
+class SettingsError(Problems, ValueError):
     """All errors in the settings of a neural training run, one per line."""
 
 
@@ -94,9 +94,8 @@ class Settings:
 
     def check(self) -> None:
         """Raise one error that contains all problems of the settings of a neural training run."""
-        problems = list(dict.fromkeys(error_messages(self._checks())))
-        if problems:
-            raise SettingsError("\n".join(problems))
+        if problems := collected(self._checks(), ValueError, TypeError):
+            raise SettingsError(*problems)
 
     def _checks(self) -> Iterable[Callable[[], Any]]:
         yield lambda: check_ranker(self.model)
@@ -125,15 +124,6 @@ class Settings:
 
     def _check_number(self, name: str, **limits: Any) -> None:
         check_number(name, getattr(self, name), **limits, optional=name in _OPTIONAL)
-
-
-def error_messages(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
-    """Call all checks of settings, and yield the messages of their errors."""
-    for check in checks:
-        try:
-            check()
-        except (ValueError, TypeError) as error:
-            yield str(error)
 
 
 def _text(name: str, value: Any) -> str:

@@ -23,7 +23,7 @@ from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.training_labels import check_training_labels, useful_validation
-from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.errors import bad_type, bad_value, first_line, one_of
 from rankgrad.lock import locked
 from rankgrad.losses.custom import loss_text
 from rankgrad.models.protocol import Callback
@@ -141,7 +141,7 @@ def _one_sentence(framework: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] != framework:
             raise
-        line = re.sub(r"^\[[\d:]+\] \S+: ", "", (str(error).splitlines() or [type(error).__name__])[0])
+        line = re.sub(r"^\[[\d:]+\] \S+: ", "", first_line(error))
         raise ValueError(f"{framework} stopped with the error: {line}") from error
 
 

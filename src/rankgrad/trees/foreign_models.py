@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from rankgrad.data.categories import column_numbers, texts_of
 from rankgrad.data.dataset import Categories
-from rankgrad.errors import bad_type, bad_value, warn_caller
+from rankgrad.errors import bad_type, bad_value, first_line, warn_caller
 from rankgrad.trees.frameworks import import_framework
 from rankgrad.trees.lightgbm_checks import check_lightgbm
 from rankgrad.trees.xgboost_checks import checked_xgboost
@@ -117,8 +117,7 @@ def checked_booster(name: str | os.PathLike[str], content: bytes, framework: str
             return package.Booster(model_str=text)
         return package.Booster(model_file=bytearray(checked_xgboost(content, features)))
     except Exception as error:  # the frameworks raise different errors
-        got = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{name} must be a valid model of {framework}; got the error: {got}") from error
+        bad_value(str(name), f"be a valid model of {framework}", f"the error: {first_line(error)}")
 
 
 def features_of(booster: Any, framework: str) -> int:

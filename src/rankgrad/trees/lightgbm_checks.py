@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, located
 from rankgrad.trees.file_checks import check_integer, check_range, reached_nodes
 
 _MOST = 2**31 - 1
@@ -59,7 +59,7 @@ def check_lightgbm(text: str, features: int) -> None:
         try:
             _tree(body[at : at + size], place, features)
         except ValueError as error:
-            raise ValueError(f"tree {place}: {error}") from None
+            raise located(error, f"tree {place}") from None
         at += size
     if not _TAIL.fullmatch(tail):
         bad_value("text after the trees", "be importances and parameters in LightGBM's format", "different text")

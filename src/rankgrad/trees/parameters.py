@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.errors import bad_value, mistyped
+from rankgrad.errors import bad_value, mistyped, naming
 
 # Names that LightGBM, XGBoost and their estimators use for settings of `TreeRanker`.
 ALIASES = {
@@ -19,7 +19,7 @@ ALIASES = {
 # Parameters of LightGBM that have a different name in `TreeRanker`.
 _OURS = {
     "num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads",
-    "categorical_feature": "categorical", "eval_at": "metric (such as metric='nDCG@5')",
+    "categorical_feature": "categorical", "eval_at": naming("metric (such as {metric='nDCG@5'})"),
 }  # fmt: skip
 # Parameters of XGBoost's estimator that have a different name in `TreeRanker`.
 _OURS_OF_XGBOOST = {"enable_categorical": "categorical", "feature_types": "categorical"}
@@ -113,7 +113,7 @@ def check_params(params: dict[str, Any], framework: str, native: bool) -> None:
     first: dict[str, str] = {}
     for name in params:
         if name in settings:
-            bad_value(name, f"be given as {settings[name]}", f"{name}={params[name]!r}")
+            bad_value(name, "be given as " + settings[name], f"{name}={params[name]!r}")
         main = mains.get(name, name)
         if main in _REFUSED and params[name] is not None and params[name] == params[name]:  # NaN is XGBoost's default
             bad_value(name, _REFUSED[main], f"{name}={params[name]!r}")
@@ -123,7 +123,7 @@ def check_params(params: dict[str, Any], framework: str, native: bool) -> None:
         if same != name:
             bad_value(same, "be given only once", f"{same}={params[same]!r} and {name}={params[name]!r}")
         if name not in names:
-            bad_value("parameter", f"be a parameter of {framework}", mistyped(name, sorted(names)))
+            bad_value("parameter", f"be a parameter of {framework}", *mistyped(name, sorted(names)))
         used_by = {
             alias for each in _OBJECTIVE[framework] for alias in (aliases(each) if framework == "lightgbm" else {each})
         }

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.errors import bad_type, bad_value, located, one_of
 from rankgrad.trees.file_checks import check_integer, check_range, reached_nodes
 
 _MOST = 2**31 - 1
@@ -111,7 +111,7 @@ def _booster(given: Any, features: int) -> None:
         try:
             _tree(tree, place, features)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"tree {place}: {error}") from None
+            raise located(error, f"tree {place}") from None
 
 
 def _tree(given: Any, place: int, features: int) -> None:

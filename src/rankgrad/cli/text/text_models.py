@@ -66,7 +66,7 @@ def load_text_model(name: str, device: str, option: str = "model") -> "TextModel
         device: device to compute on.
         option: name of the option in errors.
     """
-    from rankgrad.errors import bad_value
+    from rankgrad.errors import Problems, bad_value
     from rankgrad.text import BiEncoderRanker, CrossEncoderRanker
     from rankgrad.text.model import TextModel
 
@@ -81,10 +81,8 @@ def load_text_model(name: str, device: str, option: str = "model") -> "TextModel
     try:
         kind = CrossEncoderRanker if _classifies(name) else BiEncoderRanker
         return kind(name, device=check_device(device)).fitted()
-    except ValueError as error:  # the name of the argument of the ranker is `encoder`
-        if not str(error).startswith("encoder must "):
-            raise
-        raise ValueError(f"{option}{str(error).removeprefix('encoder')}") from error
+    except Problems as error:  # the name of the argument of the ranker is `encoder`
+        raise error.renamed("encoder", option) from error
 
 
 def load_bi_encoder(name: str, device: str) -> "BiEncoderRanker":

@@ -8,21 +8,22 @@ from pathlib import Path
 import numpy as np
 
 from rankgrad.data.tables.errors import FILL_ADVICE
+from rankgrad.errors import Place, Problem, Problems, naming
 
 LONGEST_ID = 255  # maximum length of a query or document id: ids are stored in arrays of fixed width
 SHAPE = "`label qid:ID feature:value ...`"
+SET_FEATURES = naming(" (or set {features=} to the number of features)")
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _DOCID = re.compile(rb"docid\s*=\s*(\S+)", re.IGNORECASE)
 
 
-class LetorError(ValueError):
+class LetorError(Problems, ValueError):
     """Error in LETOR text. The message has the form `<file>:<line>: <problem>; expected <what>`."""
 
     def __init__(self, path: Path, line: int | None, wrong: str, expected: str) -> None:
         self.path, self.line = path, line
-        where = f"{path}:{line}" if line else str(path)
-        super().__init__(f"{where}: {wrong}; expected {expected}")
+        super().__init__(Problem("", expected, wrong, where=(Place(str(path), line),)))
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
         last = int(token.partition(b":")[0])
     characters = len(docid(comment))
     if characters > LONGEST_ID:
-        expected = f"a document id of at most {LONGEST_ID} characters, or docids=False"
+        expected = f"a document id of at most {LONGEST_ID} characters, " + naming("or {docids=False}")
         return f"comment is {characters} characters long", expected
     return "line cannot be read", SHAPE
 
@@ -139,7 +140,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if feature > limits.width:
         return (
             f"feature id {feature} is above {limits.width}",
-            "smaller ids (or set features= to the number of features)",
+            "smaller ids" + SET_FEATURES,
         )
     if not value:
         apart = following and b":" not in following[0]
@@ -153,7 +154,7 @@ def _pair(token: bytes, following: list[bytes], last: int, limits: ParserLimits)
     if kind != "a number" and not limits.missing:
         return (
             f"value {_show(value)} of feature {feature} is {kind}",
-            f"a finite number {FILL_ADVICE}",
+            "a finite number " + FILL_ADVICE,
         )
     return None
 

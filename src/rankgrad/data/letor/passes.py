@@ -32,7 +32,7 @@ from rankgrad.data.letor.blocks import (
     parse_block,
     warn_infinite_features,
 )
-from rankgrad.data.letor.errors import LetorError, ParserLimits
+from rankgrad.data.letor.errors import SET_FEATURES, LetorError, ParserLimits
 from rankgrad.data.letor.streams import Block, blocks
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
 from rankgrad.data.query_groups import QueryRuns, regroup_runs, reorder
@@ -111,7 +111,7 @@ def read_files(
             files[0],
             None,
             "no document has a feature",
-            "`feature:value` pairs (or set features= to the number of features)",
+            "`feature:value` pairs" + SET_FEATURES,
         )
     arrays, moved = reading.group(target, new)
     summary = ReadSummary(

@@ -10,6 +10,7 @@ from rankgrad.data.categories import find_categories
 from rankgrad.data.tables.columns import INDEX, USUAL, ChosenColumns, Columns, choose
 from rankgrad.data.tables.errors import TEXT_ADVICE, TableError, some
 from rankgrad.data.tables.table_file import TableFile
+from rankgrad.errors import located, naming
 
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^(?i)(nan|na|n/a|null|none|[-+]?inf(inity)?)$"
 
@@ -38,7 +39,7 @@ def choose_columns(
     except (ValueError, TypeError) as error:
         if table.find_late_columns():
             return choose_columns(table, columns, labelled=labelled, model=model, categories=categories)
-        raise type(error)(f"{table.path}: {error}") from None
+        raise located(error, str(table.path)) from None
     table.ids = {name for name in (chosen.qid, chosen.docid) if name is not None}
     table.categorical = {*chosen.categorical}
     if chosen.categorical:
@@ -54,7 +55,7 @@ def choose_columns(
     elif columns.features is None:
         if text:
             warnings.warn(
-                f"{table.path}: columns without numbers are not features: {some(text)} {TEXT_ADVICE}",
+                f"{table.path}: columns without numbers are not features: {some(text)}" + TEXT_ADVICE,
                 stacklevel=3,
             )
         usual = {name for names in USUAL.values() for name in names}
@@ -106,5 +107,5 @@ def _check_numbers(table: TableFile, columns: Sequence[str]) -> None:
             if 2 * int((number & filled).sum()) > int(filled.sum()) and not (number | ~filled).all():
                 row = int(np.flatnonzero(~number & filled)[0])
                 wrong = f"{values[row].as_py()[:80]!r} in column {name!r}"
-                raise TableError(table.path, row + 1, wrong, "a number (or exclude the column with drop=)")
+                raise TableError(table.path, row + 1, wrong, naming("a number (or exclude the column with {drop=})"))
         return  # the first block decides, as it does for the types

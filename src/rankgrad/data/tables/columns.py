@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from rankgrad.data.tables.errors import blanks_of_lightgbm, some
-from rankgrad.errors import bad_type, bad_value, mistyped
+from rankgrad.data.tables.errors import NoColumn, blanks_of_lightgbm, some
+from rankgrad.errors import Problem, bad_type, bad_value, mistyped
 
 # Names of columns that are found without being given, in upper or lower case.
 USUAL = {
@@ -140,7 +140,7 @@ def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool
     names = list(columns)
     if given is not None:
         if given not in names:
-            bad_value(role, "be a column of the table", mistyped(given, names, f"columns: {some(names)}"))
+            bad_value(role, "be a column of the table", *mistyped(given, names, f"columns: {some(names)}"))
         return given
     lower: dict[str, Any] = {}
     for name in names:
@@ -148,7 +148,7 @@ def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool
     found = next((lower[usual] for usual in USUAL.get(role, ()) if usual in lower), None)
     if found is None and needed:
         usual = ", ".join(map(repr, USUAL[role]))
-        bad_value(role, f"be given, because no column is named {usual}", f"the columns {some(names)}")
+        raise NoColumn(Problem(role, f"be given, because no column is named {usual}", f"the columns {some(names)}"))
     return found
 
 
@@ -159,7 +159,7 @@ def _matching(role: str, patterns: Sequence[str], columns: Iterable[str]) -> lis
     for pattern in patterns:
         matches = [pattern] if pattern in names else [name for name in names if fnmatchcase(name, pattern)]
         if not matches:
-            bad_value(role, "be columns of the table", mistyped(pattern, names, f"columns: {some(names)}"))
+            bad_value(role, "be columns of the table", *mistyped(pattern, names, f"columns: {some(names)}"))
         found |= dict.fromkeys(matches)
     return list(found)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.sparse_rows import is_sparse
-from rankgrad.errors import warn_caller
+from rankgrad.errors import BadValue, Named, Place, Problem, Problems, Setting, warn_caller
 
 _HEAD, _ROWS = 2048, 65_536  # rows that are read first to find doubtful features, and rows that are read together
 _LEAST = 100  # number of rows from which features are doubted
@@ -27,15 +27,18 @@ _DOUBTS = {
 _SHOWN = 10  # number of columns that the warning about infinite values names
 
 
-class TableError(ValueError):
+class TableError(Problems, ValueError):
     """Error in a table. The message has the form `<file>: row <number>: <problem>; expected <what>`.
 
     The first row after the header is row 1. If the problem concerns a complete file or column, there is no row number.
     """
 
     def __init__(self, path: str | Path, row: int | None, wrong: str, expected: str) -> None:
-        where = "" if row is None else f" row {row}:"
-        super().__init__(f"{path}:{where} {wrong}; expected {expected}")
+        super().__init__(Problem("", expected, wrong, where=(Place(str(path), row=row),)))
+
+
+class NoColumn(BadValue):
+    """Error about a column that must be given, because the table has no column with a usual name."""
 
 
 def unreadable(path: Path, format: str, error: Exception) -> TableError:
@@ -46,9 +49,11 @@ def unreadable(path: Path, format: str, error: Exception) -> TableError:
 
 
 # End of the warning about columns of text.
-TEXT_ADVICE = "(to use categories, set categorical=; replace dates, and numbers with a decimal comma, by numbers)"
+_NUMBERS = "; replace dates, and numbers with a decimal comma, by numbers)"
+TEXT_ADVICE = Named(Setting("categorical", "", " (to use categories, set ", _NUMBERS))
 # End of the error about a value that is not finite. The command line replaces it by its own advice.
-FILL_ADVICE = "(or set missing= to a number that replaces such values, or to 'nan' to keep them as NaN)"
+_REPLACED = " to a number that replaces such values, or to 'nan' to keep them as NaN)"
+FILL_ADVICE = Named(Setting("missing", "", "(or set ", _REPLACED))
 
 
 def some(names: Sequence[Any], most: int = 5) -> str:

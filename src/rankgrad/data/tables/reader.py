@@ -424,7 +424,7 @@ def _missing(table: TableFile, chosen: ChosenColumns, found: tuple[int, int, Any
     more = f", and such values in {columns - 1} more columns" if columns > 2 else ""
     more = ", and such values in 1 more column" if columns == 2 else more
     wrong = f"{kind} in column {chosen.features[column]!r}{more}"
-    return TableError(table.path, row + 1, wrong, f"a finite number {FILL_ADVICE}")
+    return TableError(table.path, row + 1, wrong, "a finite number " + FILL_ADVICE)
 
 
 def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.float32]:

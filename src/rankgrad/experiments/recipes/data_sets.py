@@ -9,7 +9,7 @@ from typing import Any
 from rankgrad.data import Dataset, Splits, datasets, loading
 from rankgrad.data.benchmarks import BenchmarkFacts
 from rankgrad.data.splitting import HOLDOUT, hold_out
-from rankgrad.errors import bad_value, mistyped
+from rankgrad.errors import bad_value, mistyped, named_text
 from rankgrad.experiments.runs.cell import data_label
 
 
@@ -49,7 +49,7 @@ def known_benchmark(name: str) -> BenchmarkFacts:
     found = benchmark(name)
     if found is None:
         names = [alias for each in datasets() for alias in (each.name, *each.aliases)]
-        bad_value("name", "be the name of a data set (for a folder, write {folder: NAME})", mistyped(name, names))
+        bad_value("name", "be the name of a data set (for a folder, write {folder: NAME})", *mistyped(name, names))
     if (text := loading.text_source(name)) is not None:
         return replace(found, folds=text.parts)  # files are searched when the recipe runs
     if ":" in name:
@@ -72,7 +72,7 @@ def missing_data(source: RecipeData, root: str | os.PathLike[str] | None = None)
         for fold in source.folds:
             loading.check_source(where, fold=fold, root=root, needs_test=True)
     except FileNotFoundError as error:
-        return str(error)
+        return named_text(error)
     except ValueError:  # neither a known name nor a folder
         got = "no folder of this name in the data root"
         return f"{where} must contain train.txt and test.txt (plain, .gz or .xz); got {got}"

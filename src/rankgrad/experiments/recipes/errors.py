@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from rankgrad.errors import bad_type, bad_value, mistyped
+from rankgrad.errors import Problem, Problems, bad_type, bad_value, mistyped, problems_of
 from rankgrad.models.registry import kind_or_default
 
 NO_RANKER: Mapping[str, Any] = MappingProxyType({})  # no ranker: the settings are for all rankers of a recipe
 
 
-class RecipeError(ValueError):
+class RecipeError(Problems, ValueError):
     """All errors in a recipe, one per line: the path in the file, then the message."""
 
 
@@ -22,12 +22,12 @@ class RecipeProblems:
         >>> problems = RecipeProblems()
         >>> problems.known_keys("settings", {"epoch": 5}, ["epochs", "lr"])
         {}
-        >>> problems.lines
-        ["settings: key must be a known key; got 'epoch'; did you mean 'epochs'?"]
+        >>> print(problems.found[0].text)
+        settings: key must be a known key; got 'epoch'; did you mean 'epochs'?
     """
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.found: list[Problem] = []
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
@@ -39,9 +39,9 @@ class RecipeProblems:
         try:
             yield
         except (ValueError, TypeError) as error:
-            for line in str(error).splitlines():
-                if not any(f"{path[:end]}: {line}" in self.lines for end in range(len(path))):
-                    self.lines.append(f"{path}: {line}")
+            for problem in problems_of(error):
+                if not any(problem.at(path[:end]) in self.found for end in range(len(path))):
+                    self.found.append(problem.at(path))
 
     def known_keys(self, path: str, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
         """Return the entries of a mapping of a recipe that have a known key; add an error for each unknown key."""
@@ -49,7 +49,7 @@ class RecipeProblems:
         for key in values:
             if key not in names:
                 with self.at(path):
-                    bad_value("key", "be a known key", mistyped(key, names, f"known: {', '.join(names)}"))
+                    bad_value("key", "be a known key", *mistyped(key, names, f"known: {', '.join(names)}"))
         return {key: value for key, value in values.items() if key in names}
 
     def mapping(self, path: str, value: Any) -> dict[str, Any]:
@@ -104,5 +104,5 @@ class RecipeProblems:
 
     def raise_if_any(self, title: str) -> None:
         """Raise one `RecipeError` with all errors of the recipe, if there are any."""
-        if self.lines:
-            raise RecipeError("\n".join([f"{title} has {len(self.lines)} problem(s):", *self.lines]))
+        if self.found:
+            raise RecipeError(f"{title} has {len(self.found)} problem(s):", *self.found)

@@ -188,5 +188,5 @@ def _tests(value: Any, losses: list[str], problems: RecipeProblems) -> Significa
             bad_value("level", "be between 0 and 1", repr(tests.level))
     with problems.at("tests"):
         if tests.against != "best" and tests.against not in losses:
-            bad_value("`against`", "be 'best' or the name of a loss", mistyped(tests.against, losses))
+            bad_value("`against`", "be 'best' or the name of a loss", *mistyped(tests.against, losses))
     return tests

@@ -124,7 +124,7 @@ class Recipe:
             having = [label for label, names in known.items() if name in names]
             if not having:
                 names = sorted({each for names in known.values() for each in names})
-                bad_value("set", "contain only settings that a ranker of the recipe has", mistyped(name, names))
+                bad_value("set", "contain only settings that a ranker of the recipe has", *mistyped(name, names))
             models |= {label: {**models[label], name: value} for label in having}
         return parse_recipe({**self.raw, "models": models}, self.name)
 
@@ -282,7 +282,7 @@ def parse_recipe(raw: Any, name: str = "recipe", title: str | None = None) -> Re
         if isinstance(raw, Mapping) and raw.get(form) is not None:
             reduced = RecipeProblems()
             read_fields(merge(_plain(raw), raw[form]), reduced)
-            problems.lines += [f"{form}: {line}" for line in reduced.lines if line not in problems.lines]
+            problems.found += [problem.at(form) for problem in reduced.found if problem not in problems.found]
     problems.raise_if_any(title or name)
     recipe = Recipe(name=name, raw=raw, **found)
     with problems.at("recipe"):

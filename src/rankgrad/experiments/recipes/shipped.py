@@ -39,4 +39,4 @@ def find_recipe(recipe: str | os.PathLike[str]) -> Path:
     name = path.stem if old else str(recipe)
     if name in known:
         return known[name]
-    bad_value("recipe", "be a YAML file or a known name", mistyped(str(recipe), known, "see `rankgrad list recipes`"))
+    bad_value("recipe", "be a YAML file or a known name", *mistyped(str(recipe), known, "see `rankgrad list recipes`"))

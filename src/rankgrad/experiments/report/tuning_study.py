@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from rankgrad.data import Dataset
+from rankgrad.errors import bad_value
 from rankgrad.experiments.report import chart_data
 from rankgrad.experiments.report.page_content import INTERVALS, Study
 from rankgrad.experiments.report.ranker_study import (
@@ -122,7 +123,7 @@ def _ordered(tried: list[Trial], metric: str) -> tuple[list[Trial], list[Trial]]
         last[trial.name] = trial
     finite = [trial for trial in last.values() if not math.isnan(trial.value)]
     if not finite:
-        raise ValueError("trials must contain at least one trial whose loss is finite; got none")
+        bad_value("trials", "contain at least one trial whose loss is finite", "none")
     longest = max(trial.epochs for trial in finite)
     return sorted(finite, key=lambda trial: (trial.epochs < longest, sign * trial.value)), tried
 

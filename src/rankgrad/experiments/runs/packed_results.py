@@ -44,7 +44,7 @@ def archive_members(file: Path, limit: int = LIMIT) -> Iterator[tuple[str, bytes
                     assert content is not None
                     yield entry.name, content.read()
     except (tarfile.TarError, lzma.LZMAError, EOFError, OverflowError, UnicodeError) as error:
-        raise ValueError(f"{file} must be packed results; got the error {error}") from error
+        bad_value(str(file), "be packed results", f"the error {error}")
 
 
 class _Unpacked:
@@ -84,7 +84,7 @@ def read_npz(source: Path | bytes, name: str) -> dict[str, NDArray[Any]]:
     except (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         # zipfile raises RuntimeError if the content is encrypted, or compressed by an unknown method.
         how = "delete this file and the .json file with the same name, and run the experiment again"
-        raise ValueError(f"{name} must contain the arrays of a result ({how}); got the error {error}") from error
+        bad_value(name, f"contain the arrays of a result ({how})", f"the error {error}")
 
 
 def _array(content: bytes) -> NDArray[Any]:

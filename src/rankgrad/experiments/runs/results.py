@@ -260,7 +260,7 @@ def _parse_result(content: bytes, name: str, arrays: Callable[[], Arrays]) -> Ce
         return CellResult(cell=Cell.of(record["cell"]), arrays=arrays, file=name, **known)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         how = "delete the file, and run the experiment again"
-        raise ValueError(f"{name} must be the result of a cell ({how}); got the error {error}") from error
+        bad_value(name, f"be the result of a cell ({how})", f"the error {error}")
 
 
 def _lazily(source: Path | bytes | None, name: str) -> Callable[[], Arrays]:

@@ -148,7 +148,7 @@ def read_summary(file: str | os.PathLike[str]) -> Summary:
         return Summary(recipe=recipe, rows=made, **known)
     except (lzma.LZMAError, ValueError, LookupError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{file} must be a summary of an experiment; got the error {why}") from error
+        bad_value(str(file), "be a summary of an experiment", f"the error {why}")
 
 
 def _row(row: Mapping[str, Any], stored: NDArray[np.uint16]) -> RowSummary:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.atomic_files import read_json, write_json
+from rankgrad.errors import bad_value, first_line
 from rankgrad.models.auto.stored_lists import StoredLists
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_or_default, load
@@ -89,22 +90,18 @@ def run_fit(fit: Fit) -> bool:
         if not np.isfinite(scores).all():
             raise ValueError("the scores are not finite")
     except Exception as error:  # errors of frameworks have their own classes; the leaderboard shows the message
-        write_failure(fit, _first_line(error), now() - begun)
+        write_failure(fit, first_line(error), now() - begun)
         return True
     model.save(folder / _MODEL)
     try:
         read_model(folder)  # otherwise a file that cannot be read would end the search when the ensemble is made
     except ValueError as error:
-        write_failure(fit, _first_line(error), now() - begun)
+        write_failure(fit, first_line(error), now() - begun)
         return True
     np.save(folder / _SCORES, scores.astype(np.float32), allow_pickle=False)
     facts = FitResult(round(now() - begun, 4), model.kept, stopped, fit.key)
     write_json(folder / _FACTS, facts._asdict(), seal=True)  # written last: a folder without it is not finished
     return True
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def write_failure(fit: Fit, message: str, seconds: float = 0.0) -> None:
@@ -133,7 +130,7 @@ def read_result(fit: Fit) -> FitResult | None:
         found = FitResult(**read_json(path))
     except TypeError as error:
         how = "delete this file to repeat the training"
-        raise ValueError(f"{path} must be the result of a finished training ({how}); got the error {error}") from error
+        bad_value(str(path), f"be the result of a finished training ({how})", f"the error {error}")
     return found if found.key == fit.key else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from rankgrad.errors import bad_value
+from rankgrad.errors import BadValue, Place, Problem, bad_value
 
 _START = 4096  # bytes by which the format of a file is recognised
 _GZIP = b"\x1f\x8b"
@@ -24,7 +24,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 def bad_file(path: Path, line: int | None, found: str, expected: str) -> NoReturn:
     """Raise a `ValueError` about a text file: `docs.jsonl:7: no id; expected ...`."""
-    raise ValueError(f"{path}{'' if line is None else f':{line}'}: {found}; expected {expected}")
+    raise BadValue(Problem("", expected, found, where=(Place(str(path), line),)))
 
 
 class TextFiles:
