@@ -9,6 +9,8 @@ from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from rankgrad.errors import nearest
+
 # Old name of a module in version 0.1.0 -> new name, both without the prefix `rankgrad.`.
 MODULES = {
     "accepted": "option_checks",
@@ -172,8 +174,6 @@ def renamed(
         if name in members:
             return getattr(importlib.import_module(f"{package}.{members[name]}"), name)
         if name not in names:
-            from rankgrad.errors import nearest
-
             near = [] if name.startswith("_") else nearest(name, sys.modules[package].__all__, most=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")

@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankgrad.errors import BadValue, bad_value, collected, one_of
+
 if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
 
 
 def together(*checks: Callable[[], object]) -> None:
     """Run all checks of the arguments of a command, then raise one error with one line per problem."""
-    from rankgrad.errors import BadValue, collected
-
     if wrong := collected(checks, ValueError, TypeError, OSError, ImportError):
         raise BadValue(*wrong) from next(iter(wrong.values()))
 
@@ -34,8 +34,6 @@ def check_device(device: str) -> str:
     """Check the option `--device` (`auto`, `cpu` or `cuda[:number]`); return the device, with `auto` replaced."""
     import torch
 
-    from rankgrad.errors import bad_value, one_of
-
     kind = device.partition(":")[0]
     one_of("device", kind, ("auto", "cpu", "cuda"))
     if kind == "cuda" and not torch.cuda.is_available():
@@ -52,8 +50,6 @@ def load_model(folder: Path, device: str) -> "TrainedModel":
 
 def pair(option: str, text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
     """Return the name and the value of a command line option `name=value`; the function `read` converts the value."""
-    from rankgrad.errors import bad_value
-
     name, equals, value = text.partition("=")
     if not equals or not value.strip():
         bad_value(option, "have the form name=value", repr(text))

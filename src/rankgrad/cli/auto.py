@@ -12,6 +12,7 @@ import typer
 from rankgrad.cli.missing_option import FILLS, NAN, AutoMissing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +67,6 @@ def auto(
     from rankgrad.data.inspection_checks import warn_shared
     from rankgrad.data.loading import is_benchmark
     from rankgrad.data.memory_limits import free_memory
-    from rankgrad.errors import bad_value
     from rankgrad.models.auto.final_model import FinalSettings
     from rankgrad.models.auto.search import SearchSettings
     from rankgrad.parallel.clock import now
@@ -110,8 +110,6 @@ def auto(
 
 def _seconds(text: str) -> float:
     """Read the duration of `--max-latency`, such as `2ms`, `0.5 ms` or `1s`, and return seconds."""
-    from rankgrad.errors import bad_value
-
     number, unit = text.strip().lower(), 1e-3
     for ending, value in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
         if number.endswith(ending):
@@ -125,8 +123,6 @@ def _seconds(text: str) -> float:
 
 def _bytes(text: str) -> int:
     """Read the size of `--memory`, such as `4GB` or `500MB`, and return the number of bytes."""
-    from rankgrad.errors import bad_value
-
     number, unit = text.strip().lower(), 1e9
     for ending, value in (("gb", 1e9), ("mb", 1e6), ("kb", 1e3)):
         if number.endswith(ending):
@@ -144,7 +140,6 @@ def _bytes(text: str) -> int:
 def _check_folder(out: Path) -> None:
     """Check that the output folder is new, or contains a search of `rankgrad auto`."""
     from rankgrad.atomic_files import check_plain
-    from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
 
     for folder in (out, out / SEARCH):

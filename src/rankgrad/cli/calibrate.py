@@ -9,6 +9,7 @@ import typer
 from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.errors import one_of
 
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
@@ -45,7 +46,6 @@ def calibrate(
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.cli.model_lists import check_source, read_parts
-    from rankgrad.errors import one_of
     from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
     from rankgrad.models.calibration import METHODS, TARGETS, write_calibration
     from rankgrad.models.folder import CALIBRATION, read_config

@@ -11,6 +11,7 @@ import typer
 
 from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.errors import bad_value, one_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,6 @@ def compare(
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import PARTS, DataSource, choose_split, telling
     from rankgrad.cli.model_lists import no_columns_from_python
-    from rankgrad.errors import bad_value, one_of
     from rankgrad.experiments.comparison import compare as compared
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.registry import saved_kind
@@ -114,7 +114,6 @@ def compare(
 def _kept(a: Path, b: Path) -> "DataSource":
     """Return the data source that the two compared models recorded during training."""
     from rankgrad.cli.data_source import DataSource
-    from rankgrad.errors import bad_value
 
     first, second = DataSource.kept(a), DataSource.kept(b)
     kept = first or second
@@ -139,7 +138,6 @@ def _same(source: "DataSource") -> tuple[Any, ...]:
 def _check_held_out(a: Path, b: Path) -> None:
     """Check that two models held out the same lists for validation, if the data has no validation part."""
     from rankgrad.cli.data_source import DataSource
-    from rankgrad.errors import bad_value
 
     kept = [found for folder in (a, b) if (found := DataSource.kept(folder)) is not None]
     if len({(found.holdout, found.seed if found.holdout else None) for found in kept}) > 1:

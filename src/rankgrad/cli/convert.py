@@ -11,6 +11,7 @@ import typer
 
 from rankgrad.cli.missing_option import FileMissing, file_fill
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
     from rankgrad.data.read_summary import ReadSummary
@@ -42,7 +43,6 @@ def convert(
     from rankgrad.data.letor.reader import read_letor
     from rankgrad.data.tables.files import format_of
     from rankgrad.data.tables.reader import read_columns
-    from rankgrad.errors import bad_value
 
     tables = [file for file in files if format_of(file) is not None]
     if tables and len(files) > 1:
@@ -77,8 +77,6 @@ def convert(
 
 def _width(table: TableOptions, width: int | None) -> int | None:
     """Return the number of features of LETOR text, from `--width`; from `--features`, as in version 0.1."""
-    from rankgrad.errors import bad_value
-
     if width is not None and width < 1:
         bad_value("width", "be at least 1", width)
     if width is not None or not table.features:

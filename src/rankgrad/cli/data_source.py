@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import fill_of
+from rankgrad.errors import Problems, bad_value, located, naming
 
 if TYPE_CHECKING:
     from rankgrad.data import Columns, Dataset
@@ -66,7 +67,6 @@ class DataSource:
         """
         from rankgrad.data import loading
         from rankgrad.data.splitting import check_share
-        from rankgrad.errors import Problems, located
 
         if named_in is not None:
             try:
@@ -249,8 +249,6 @@ class DataSource:
         return replace(self, columns=replace(own, **{**known, **given, "drop": tuple(drop)}))
 
     def _check_columns(self, table: bool) -> None:
-        from rankgrad.errors import bad_value
-
         if self.columns is not None and replace(self.columns, categorical=()) and not table:
             given = next(name for name, value in asdict(self.columns).items() if value)
             bad_value(given, f"be given only for a table, and {self.data} is not a table", getattr(self.columns, given))
@@ -315,7 +313,6 @@ class DataSource:
         """
         from rankgrad.atomic_files import read_json
         from rankgrad.cli.text.training_lists import KEPT as TEXT
-        from rankgrad.errors import bad_value
 
         path = folder / KEPT
         if (folder / TEXT).is_file():
@@ -327,8 +324,6 @@ class DataSource:
     @staticmethod
     def from_json(record: dict[str, Any], path: Path) -> "DataSource":
         """Return the data source that `to_json` wrote to a file. The path of the cache is set to None, as in `kept`."""
-        from rankgrad.errors import bad_value, located
-
         wrong = {name: value for name, value in record.items() if not isinstance(value, _KINDS.get(name, ()))}
         if wrong or "data" not in record or not 0 <= record.get("holdout", 0.0) < 1:
             bad_value(str(path), "record the data of a run (or use --data to name the data)", wrong or record)
@@ -406,8 +401,6 @@ def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
 
 def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
     """Return the column positions (from 0) of the feature numbers (from 1) that `--categorical` contains."""
-    from rankgrad.errors import bad_value
-
     found = []
     for text in () if columns is None else columns.categorical:
         if not text.isdecimal() or not 1 <= int(text) <= width:
@@ -428,8 +421,6 @@ def choose_split(
     A single file has no splits. If `--data` names a single file, all its lists are used, as the part `train`.
     Without `--data`, the file is the training file, and this rule does not apply.
     """
-    from rankgrad.errors import bad_value, naming
-
     if source.is_single and given and split not in parts:
         return "train"
     if split is not None:
@@ -450,7 +441,6 @@ def choose_split(
 def _columns(record: dict[str, Any]) -> "Columns":
     """Return the table columns in the record of a data source. A record of another form is an error."""
     from rankgrad.data import Columns
-    from rankgrad.errors import bad_value
 
     names = ("label", "qid", "features", "drop", "docid", "weight", "categorical")
     known = {name: list if name in _TEXTS else str for name in names}

@@ -10,6 +10,7 @@ import typer
 
 from rankgrad.cli.option_names import as_typed
 from rankgrad.cli.terminal_text import shown
+from rankgrad.errors import MissingFile, bad_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,6 @@ def experiment(
     from rankgrad.cli.argument_checks import pair, parse_value
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.terminal_text import screen
-    from rankgrad.errors import bad_value
     from rankgrad.experiments import load_recipe
     from rankgrad.experiments.runs.results import PACKED, read_results, unpack
     from rankgrad.experiments.runs.results import pack as write_packed
@@ -146,8 +146,6 @@ def _pool(ray: str | None, jobs: int | None, threads: int) -> Any:
 
 def _present(recipe: "Recipe", root: str | None) -> "Recipe":
     """Return the recipe with the data sets that exist. For each missing data set, print the expected folder."""
-    from rankgrad.errors import MissingFile
-
     present, missing = recipe.available(root)
     if not present:
         raise MissingFile(*missing.values())

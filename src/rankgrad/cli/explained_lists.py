@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rankgrad.errors import bad_value
+
 _WIDTH = 16  # width of the longest bar, in letters
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def check_top(top: int) -> None:
     """Check the option `--top`, the number of features to print."""
-    from rankgrad.errors import bad_value
-
     if top < 1:
         bad_value("top", "be at least 1", top)
 

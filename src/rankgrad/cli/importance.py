@@ -9,6 +9,7 @@ import typer
 from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.errors import one_of
 
 
 @with_table_options
@@ -44,7 +45,6 @@ def importance(
     from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.cli.explained_lists import check_top
     from rankgrad.cli.model_lists import check_source, read_lists
-    from rankgrad.errors import one_of
     from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
     from rankgrad.experiments.report.importance_charts import importance_chart
     from rankgrad.metrics.evaluate import named

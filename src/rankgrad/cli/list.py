@@ -6,6 +6,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from rankgrad.errors import one_of
+
 
 class NameTable(NamedTuple):
     """Table of the names of one kind: header, rows and notes."""
@@ -28,7 +30,6 @@ def list(
     """
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.terminal_tables import print_names
-    from rankgrad.errors import one_of
 
     if what is None:
         if as_json:

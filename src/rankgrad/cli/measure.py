@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rankgrad.cli.terminal_text import shown
+from rankgrad.errors import bad_value
 
 DEFAULT = ["nDCG@10", "RR@10", "AP"]
 
@@ -55,7 +56,6 @@ def _compare(
     paths: list[Path], qrels: Path, metrics: list[str], each: bool, as_json: bool, bootstrap: int, seed: int
 ) -> None:
     from rankgrad.cli.text.run_comparison import compare_text_runs, print_comparison
-    from rankgrad.errors import bad_value
     from rankgrad.metrics import read_qrels, read_run
 
     if len(set(paths)) < len(paths):

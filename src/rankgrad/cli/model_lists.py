@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rankgrad.errors import bad_value, one_of
+
 if TYPE_CHECKING:
     from rankgrad.cli.data_source import DataSource
     from rankgrad.data import Dataset
@@ -23,7 +25,6 @@ def check_source(model: Path, given: "DataSource | None", split: str | None) -> 
 
     from rankgrad.cli.argument_checks import together
     from rankgrad.cli.data_source import PARTS
-    from rankgrad.errors import bad_value, one_of
 
     def found() -> None:
         source = _source(model, given)

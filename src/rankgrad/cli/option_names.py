@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from rankgrad.errors import named_text
+
 if TYPE_CHECKING:
     from rankgrad.errors import Setting
 
@@ -35,8 +37,6 @@ def as_typed(message: object) -> str:
     `regroup=True` becomes `--regroup`, and `lr must be 1` becomes `--lr must be 1`. Settings without an option do not
     change. Other parts of the text, such as specs and what the user has typed, do not change.
     """
-    from rankgrad.errors import named_text
-
     return named_text(message).written(_written)
 
 

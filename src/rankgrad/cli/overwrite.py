@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from rankgrad.errors import bad_value
+
 # Files of a run, of a trial and of a pretrained loss, by name.
 _FILES = re.compile(
     r"(config|metrics|calibration|data|run|search|fidelity|after-\d+)\.json|(last|model|preprocessing|weights)\.safetensors"
@@ -28,8 +30,6 @@ _TRACKED = "tensorboard", re.compile(r"events\.out\.tfevents\..+|hparams\.yaml")
 
 def check_overwrite(out: Path) -> None:
     """Check that a folder may be overwritten: it contains no files of a run, or rankgrad wrote the run."""
-    from rankgrad.errors import bad_value
-
     if out.is_dir() and next(_files(out), None) is not None and not _is_run(out):
         bad_value("out", "be a new folder, or the folder of a run", f"{out}, which contains files of another program")
 

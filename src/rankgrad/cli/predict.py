@@ -12,6 +12,7 @@ import typer
 
 from rankgrad.cli.missing_option import Missing
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.errors import Problems, bad_value, one_of
 
 if TYPE_CHECKING:
     from rankgrad.cli.data_source import DataSource
@@ -65,7 +66,6 @@ def predict(
     from rankgrad.cli.score_files import FORMATS, format_of_scores, writing_scores
     from rankgrad.data.loading import is_text
     from rankgrad.data.tables.files import FORMATS as INPUTS
-    from rankgrad.errors import bad_value, one_of
     from rankgrad.models.calibration import calibration_of
     from rankgrad.models.registry import saved_kind
 
@@ -139,8 +139,6 @@ def _from_standard_input(source: "DataSource") -> Iterator["DataSource"]:
     import shutil
     from dataclasses import replace
     from tempfile import TemporaryDirectory
-
-    from rankgrad.errors import Problems
 
     with TemporaryDirectory(prefix="rankgrad-") as folder:
         path = Path(folder) / "standard input"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankgrad.errors import bad_value
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -40,7 +42,6 @@ def pretrain_loss(
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import check_overwrite, remove_run
     from rankgrad.cli.progress import Progress
-    from rankgrad.errors import bad_value
     from rankgrad.surrogate import PretrainSpec, fidelity, pretrain
     from rankgrad.surrogate.pretrain import keep_fidelity
     from rankgrad.training.checkpoint import LAST

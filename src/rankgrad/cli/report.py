@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.errors import bad_value, first_line
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -75,7 +77,6 @@ def _studies(
     path: Path, recipes: "Sequence[Recipe]", root: Path | None, lists: bool, given: str | None = None
 ) -> "list[Study]":
     """Return the studies of the report, from the folder of an experiment or run, or a folder with several of these."""
-    from rankgrad.errors import bad_value
     from rankgrad.experiments.report import writer
 
     inside = sorted(path.iterdir()) if path.is_dir() and not _is_run(path) and not writer.has_results(path) else []
@@ -163,7 +164,6 @@ def _lists_of(
     from rankgrad.cli.data_source import DataSource
     from rankgrad.cli.text.training_lists import KEPT, TextLists
     from rankgrad.data.loading import data_label
-    from rankgrad.errors import first_line
 
     needed = "Intervals, baselines and queries are left out."
     if (folder / KEPT).is_file():

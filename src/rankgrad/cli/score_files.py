@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankgrad.errors import bad_value
+
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
 
@@ -18,8 +20,6 @@ _OTHER_FORMATS = (".gz", ".xz", ".bz2", ".zst", ".tsv", ".json", ".jsonl", ".arr
 
 def format_of_scores(out: str) -> str:
     """Return the format of an output file by the ending of its name. The ending of another format is an error."""
-    from rankgrad.errors import bad_value
-
     endings = {".csv": "csv", ".parquet": "parquet", ".trec": "trec", ".run": "trec"}
     ending = Path(out).suffix.lower()
     if ending in _OTHER_FORMATS:
@@ -111,7 +111,6 @@ class TrecScores(ScoreWriter):
     """Writes scores as a TREC run. The id of a document without an id is `document-` and its row number, from 1."""
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
-        from rankgrad.errors import bad_value
 
         lines = []
         documents = [] if part.docids is None else [docid for docid in part.docids.tolist() if docid]
@@ -137,8 +136,6 @@ class ParquetScores(ScoreWriter):
         """Write the scores of some lists to the Parquet file. The first lists determine the type of the query ids."""
         import pyarrow as pa
         import pyarrow.parquet as parquet
-
-        from rankgrad.errors import bad_value
 
         names, columns = self._columns(part, scores, more)
         writer: Any = self._writer

@@ -12,6 +12,7 @@ import typer
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
 from rankgrad.cli.table_options import TableOptions, help_all, with_table_options
+from rankgrad.errors import bad_value, first_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -179,7 +180,6 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
     """Return the kind of ranker of a training, the settings and a note. Given settings replace recorded settings."""
-    from rankgrad.errors import bad_value, first_line
     from rankgrad.models.registry import kind_or_default
 
     kept, path = kept_settings(resumed)
@@ -197,7 +197,6 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
 def kept_settings(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
     """Return the settings of a resumed run, and their file: `run.json`, or `config.json` for a run of rankgrad 0.1."""
     from rankgrad.atomic_files import read_json
-    from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG, read_config
 
     if folder is None:
@@ -239,7 +238,6 @@ def _check(
     """Check the options of `rankgrad train`: raise one error with all problems, before any data is read."""
     from rankgrad.cli.argument_checks import check_device, together
     from rankgrad.cli.data_source import KEPT
-    from rankgrad.errors import bad_value
     from rankgrad.models.registry import saved_kind
 
     def named() -> None:
@@ -261,7 +259,6 @@ def _check(
 def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
     """Check that the training of a ranker of this kind can start or resume in the folder `--out`."""
     from rankgrad.cli.overwrite import check_overwrite
-    from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
     from rankgrad.models.registry import saved_kind
 

@@ -11,6 +11,7 @@ import typer
 from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +60,6 @@ def tune(
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import remove_run
     from rankgrad.cli.shared_options import one_line
-    from rankgrad.errors import bad_value
     from rankgrad.experiments.tuning import Search
     from rankgrad.models.registry import kind_or_default
 
@@ -121,7 +121,6 @@ def _check_folder(out: Path, search: "Search", source: "DataSource", overwrite: 
     """Check that the output folder contains no different search of `rankgrad tune`, and no model of another command."""
     from rankgrad.atomic_files import check_plain, read_json
     from rankgrad.cli.overwrite import check_overwrite
-    from rankgrad.errors import bad_value
     from rankgrad.models.folder import CONFIG
 
     for folder in (out, out / TRIALS):

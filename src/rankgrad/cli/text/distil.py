@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from rankgrad.cli.text.setting_options import with_setting_options
+from rankgrad.errors import bad_value
 
 LOSS = "listnet:targets=softmax"
 
@@ -50,7 +51,6 @@ def distil(
     Example: `rankgrad text distil INDEX --teacher runs/a --encoder MODEL --out b`
     """
     from rankgrad.cli.text.training_runs import train_text_ranker
-    from rankgrad.errors import bad_value
 
     if teacher is None and not resume:
         bad_value("teacher", "be a text ranker, a TREC run or an order of documents (.jsonl)", None)

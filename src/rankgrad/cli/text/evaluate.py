@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankgrad.cli.text.run_comparison import METRICS
+from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
     from rankgrad.cli.text.index_folder import IndexFolder
@@ -40,7 +41,6 @@ def evaluate(
     from rankgrad.cli.text.first_stage import queries_of_fold
     from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.cli.text.run_comparison import compare_text_runs, print_comparison
-    from rankgrad.errors import bad_value
     from rankgrad.metrics.evaluate import named
 
     def fits() -> None:
@@ -81,7 +81,6 @@ def evaluate(
 def _run(name: str, folder: "IndexFolder", queries: Path | None, measured: dict[str, str], device: str) -> "Run":
     """Return a run to evaluate: from a TREC run file, or from a text ranker."""
     from rankgrad.cli.text.text_models import is_model
-    from rankgrad.errors import bad_value
     from rankgrad.metrics import read_run
 
     if is_model(name):

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankgrad.errors import bad_value
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,7 +17,6 @@ DEPTH = 100
 
 def first_stage(folder: "IndexFolder", collection: "Collection", run: Path | None, depth: int) -> "Run":
     """Return a TREC run, or the best `depth` documents of BM25 for each query if `run` is None."""
-    from rankgrad.errors import bad_value
     from rankgrad.metrics import read_run
 
     if depth < 1:

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rankgrad.errors import bad_value, one_of
+
 PANEL = "BM25"
 
 
@@ -56,7 +58,6 @@ def index(
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.text.index_folder import absolute, check_out, size_of, without_spaces, write_index
-    from rankgrad.errors import one_of
     from rankgrad.text import BM25Index, load
 
     one_of("stemmer", stemmer, ("plural", "none"))
@@ -96,8 +97,6 @@ def index(
 
 def _columns(given: Sequence[str]) -> dict[str, dict[str, str]] | None:
     """Return the table columns of a collection, from options such as `--column documents.text=body`."""
-    from rankgrad.errors import bad_value
-
     columns: dict[str, dict[str, str]] = {}
     for text in given:
         left, equals, name = text.partition("=")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankgrad.errors import bad_value
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,8 +30,6 @@ class IndexFolder:
     @staticmethod
     def open(path: Path) -> "IndexFolder":
         """Open an index folder; an incomplete folder is an error."""
-        from rankgrad.errors import bad_value
-
         about = _about(path)
         if about is None:
             bad_value(str(path), f"be an index folder, written by `rankgrad text index`, with {ABOUT}", "no such file")
@@ -53,7 +53,6 @@ class IndexFolder:
             queries: file of other queries. The labels and excluded documents of the index are then not used.
             qrels: file of other labels.
         """
-        from rankgrad.errors import bad_value
         from rankgrad.text import load
 
         options = dict(self.about["source"])
@@ -79,8 +78,6 @@ class IndexFolder:
 
     def with_queries(self, queries: Path | None, qrels: Path | None = None) -> "Collection":
         """Return the collection of the index; a collection without queries is an error."""
-        from rankgrad.errors import bad_value
-
         found = self.collection(queries, qrels)
         if not len(found.queries):
             bad_value("queries", f"be given, because {self.path} contains no queries", None)
@@ -138,8 +135,6 @@ def write_index(out: Path, collection: "Collection", index: "BM25Index", source:
 
 def check_out(out: Path, source: str, overwrite: bool) -> None:
     """Check that an index can be written to a folder."""
-    from rankgrad.errors import bad_value
-
     if out.exists() and not out.is_dir():
         bad_value("out", "be a folder", f"the file {out}")
     if not source.startswith(REMOTE) and out.resolve().is_relative_to(Path(source).resolve()):

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rankgrad.cli.text.first_stage import DEPTH
+from rankgrad.errors import bad_value
 
 
 def rerank(
@@ -33,7 +34,6 @@ def rerank(
     from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.cli.text.scoring import partial_file, score_in_blocks
     from rankgrad.cli.text.text_models import kept_embeddings, load_text_model
-    from rankgrad.errors import bad_value
     from rankgrad.metrics import write_run
     from rankgrad.text import candidate_lists, to_run
 

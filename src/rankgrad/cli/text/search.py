@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankgrad.errors import bad_value
+
 if TYPE_CHECKING:
     from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.metrics.trec import Run
@@ -42,7 +44,6 @@ def search(
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.text.index_folder import IndexFolder
-    from rankgrad.errors import bad_value
     from rankgrad.metrics import write_run
     from rankgrad.text import Texts
 

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from rankgrad.errors import bad_value
+
 _ORDERS = (".jsonl", ".ndjson")
 _FILES = (*_ORDERS, ".txt", ".run", ".trec")  # usual endings of orders and runs, which no model has
 
@@ -23,8 +25,6 @@ def check_teacher(teacher: str) -> None:
 
 def read_order(path: Path) -> dict[str, list[str]]:
     """Return document ids per query, best first, from lines of `{"query": id, "documents": [id, ...]}`."""
-    from rankgrad.errors import bad_value
-
     form = '{"query": id, "documents": [id, ...]}'
     order: dict[str, list[str]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankgrad.cli.argument_checks import check_device, load_model
+from rankgrad.errors import Problems, bad_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +39,6 @@ def check_exists(option: str, name: str, what: str = "folder", endings: tuple[st
         what: name of existing things that the option accepts, for the error.
         endings: endings of files that the option also accepts. A name with such an ending is a path.
     """
-    from rankgrad.errors import bad_value
     from rankgrad.text.encoder_files import STATIC
 
     path = Path(name.removeprefix(STATIC)).expanduser()
@@ -66,7 +66,6 @@ def load_text_model(name: str, device: str, option: str = "model") -> "TextModel
         device: device to compute on.
         option: name of the option in errors.
     """
-    from rankgrad.errors import Problems, bad_value
     from rankgrad.text import BiEncoderRanker, CrossEncoderRanker
     from rankgrad.text.model import TextModel
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankgrad.cli.text.first_stage import DEPTH, first_stage
 from rankgrad.cli.text.teacher import check_teacher, read_order, teacher_kind
+from rankgrad.errors import bad_value, one_of
 
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
@@ -65,7 +66,6 @@ class TextLists:
     def kept(folder: Path) -> "TextLists":
         """Return the options of the lists that a text run recorded."""
         from rankgrad.atomic_files import read_json
-        from rankgrad.errors import bad_value
 
         path = folder / KEPT
         if not path.is_file():
@@ -82,7 +82,6 @@ class TextLists:
         from rankgrad.cli.argument_checks import together
         from rankgrad.cli.text.index_folder import IndexFolder
         from rankgrad.data.splitting import check_share
-        from rankgrad.errors import bad_value, one_of
 
         def numbers() -> None:
             if self.folds < 3:
@@ -113,7 +112,6 @@ class TextLists:
     def read(self) -> "ListParts":
         """Read the lists of the text run, with the labels of the index. Labels of a teacher are not included."""
         from rankgrad.cli.text.index_folder import IndexFolder
-        from rankgrad.errors import bad_value
         from rankgrad.text import candidate_lists
 
         folder = IndexFolder.open(Path(self.index))

@@ -9,6 +9,7 @@ import typer
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.text.teacher import read_order, teacher_kind
 from rankgrad.cli.text.training_lists import TEACHER_RUN, ListParts, TextLists
+from rankgrad.errors import bad_value, one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +49,6 @@ def train_text_ranker(
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.shared_options import one_line
     from rankgrad.cli.train import check_folder
-    from rankgrad.errors import one_of
     from rankgrad.models.protocol import NotFinite
     from rankgrad.models.registry import kind_of
     from rankgrad.text.encoder_files import check_encoder
@@ -87,7 +87,6 @@ def _nothing(lists: TextLists, out: Path, where: str) -> str:
 def _lists(given: dict[str, Any], resumed: Path | None) -> TextLists:
     """Return the options of the lists of a text run. To resume a run, return the options that its folder records."""
     from rankgrad.cli.text.index_folder import absolute
-    from rankgrad.errors import bad_value
 
     paths = {name: absolute(given.get(name)) for name in ("index", "queries", "qrels", "run", "init_model")}
     known = {name: value for name, value in {**given, **paths}.items() if value is not None and value is not False}
@@ -112,7 +111,6 @@ def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resu
     """Return the settings of a text run: recorded settings of the resumed run or initial model, and given settings."""
     from rankgrad.cli.text.text_models import encoder_of, is_model
     from rankgrad.cli.train import kept_settings
-    from rankgrad.errors import bad_value
     from rankgrad.models.folder import read_config
 
     named = {} if encoder is None else {"encoder": encoder_of(encoder)}
