@@ -325,7 +325,8 @@ def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, 
         inside = [c * t for c, t in zip(keep, relevant, strict=True)]
         found, patient = sum(inside), sum(i * 0.8 ** (r - 1) for i, r in zip(inside, ranks, strict=True))
         dcg = sum(c * g / _discount(r) for c, g, r in zip(keep, gains, ranks, strict=True))
-        late = sum(y * (c * min(r, cut + 1 if k else r) + (1 - c) * (cut + 1)) for c, y, r in zip(keep, labels, ranks, strict=True))
+        shares = zip(keep, labels, ranks, strict=True)
+        late = sum(y * (c * min(r, cut + 1 if k else r) + (1 - c) * (cut + 1)) for c, y, r in shares)
     else:
         at_rank = functools.partial(_expected, permutation)
         rel, stop = at_rank(relevant), at_rank(stops)

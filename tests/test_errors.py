@@ -10,13 +10,13 @@ from paths import SOURCE
 from rankgrad.data.cache import CacheError
 from rankgrad.data.letor.errors import LetorError
 from rankgrad.data.tables.errors import FILL_ADVICE, NoColumn, TableError
-from rankgrad.errors import BadType, BadValue, MissingFile, Place, Problem, Problems, located, naming
+from rankgrad.errors import BadType, BadValue, MissingFile, Place, Problem, Problems, located, name_settings
 from rankgrad.experiments.recipes.errors import RecipeError
 from rankgrad.parallel.process_pool import Task, run_in_this_process
 from rankgrad.rankers import parse_ranker
 from rankgrad.training.settings import Settings, SettingsError
 
-PROBLEM = Problem("lr", naming("be above 0, or {clip=1}"), -1, "did you mean 1?", ("r.yaml", Place("a", 3, 7)))
+PROBLEM = Problem("lr", name_settings("be above 0, or {clip=1}"), -1, "did you mean 1?", ("r.yaml", Place("a", 3, 7)))
 ERRORS = [
     (BadValue(PROBLEM), ValueError, "r.yaml: a:3:7: lr must be above 0, or clip=1; got -1; did you mean 1?"),
     (

@@ -37,10 +37,10 @@ class Setting:
 
 
 class Named(str):
-    """Text that names settings: see `naming`. Join it with `+`, because an f-string makes plain text of it.
+    """Text that names settings: see `name_settings`. Join it with `+`, because an f-string makes plain text of it.
 
     Example:
-        >>> text = "be sorted, " + naming("or {regroup=True}")
+        >>> text = "be sorted, " + name_settings("or {regroup=True}")
         >>> text, text.written(lambda setting: f"--{setting.name}")
         ('be sorted, or regroup=True', 'be sorted, or --regroup')
     """
@@ -67,7 +67,7 @@ class Named(str):
         return "".join(write(part) if isinstance(part, Setting) else str(part) for part in self.parts)
 
 
-def naming(text: str) -> Named:
+def name_settings(text: str) -> Named:
     """Return a text whose settings in braces are named: `use {sparse=True}, or set {missing=}`."""
     before, *found = re.split(r"\{(\w+)=([^}]*)\}", text)
     settings = map(Setting, found[::3], found[1::3])

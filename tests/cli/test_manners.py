@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from rankgrad.cli import app, main, option_synonyms
 from rankgrad.cli.data_source import DataSource
 from rankgrad.cli.overwrite import remove_run
-from rankgrad.errors import BadValue, Problem, naming
+from rankgrad.errors import BadValue, Problem, name_settings
 from rankgrad.experiments import load_recipe
 
 _no_processes = pytest.fixture(no_processes)
@@ -343,10 +343,10 @@ def test_only_settings_that_a_message_names_become_options(monkeypatch):
     monkeypatch.setattr(option_names, "_options", {"holdout": option})
     plain = "a trial failed\nTraceback (most recent call last):\n    load(self.data, holdout=0.0, **given)"
     assert option_names.as_typed(plain) == plain
-    problem = Problem("holdout", naming("be 1, or set {holdout=0.5}"), "softmax holdout=2")
+    problem = Problem("holdout", name_settings("be 1, or set {holdout=0.5}"), "softmax holdout=2")
     told = option_names.as_typed(BadValue("a", problem))
     assert told == "a\n--holdout must be 1, or set --holdout 0.5; got softmax holdout=2"
-    assert option_names.as_typed(UserWarning(naming("set {holdout=0}"))) == "set --holdout 0"
+    assert option_names.as_typed(UserWarning(name_settings("set {holdout=0}"))) == "set --holdout 0"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import fill_of
-from rankgrad.errors import Problems, bad_value, located, naming
+from rankgrad.errors import Problems, bad_value, located, name_settings
 
 if TYPE_CHECKING:
     from rankgrad.data import Columns, Dataset
@@ -429,9 +429,9 @@ def choose_split(
         return split
     found = next((part for part in usual if part in parts), None)
     if found is None:
-        must = naming("name lists that the model has not seen, such as {data=held_out.parquet}")
+        must = name_settings("name lists that the model has not seen, such as {data=held_out.parquet}")
         got, last = f"{source.data}, which has no {' or '.join(usual)} lists", [*parts][-1]
-        bad_value("data", must, f"{got} " + naming(f"({{split={last}}} uses the {last} lists)"))
+        bad_value("data", must, f"{got} " + name_settings(f"({{split={last}}} uses the {last} lists)"))
     if found != usual[0]:
         why = f"the {found} lists, which selected the model, are used"
         warnings.warn(f"there are no {usual[0]} lists: {why}", stacklevel=2)

@@ -15,7 +15,7 @@ from rankgrad.data.sparse_rows import Features, is_sparse
 from rankgrad.data.tables.columns import Columns, choose
 from rankgrad.data.tables.errors import FILL_ADVICE, TEXT_ADVICE, some, warn_infinite
 from rankgrad.data.tables.reader import read_table
-from rankgrad.errors import bad_type, bad_value, naming
+from rankgrad.errors import bad_type, bad_value, name_settings
 from rankgrad.group_rows import group_offsets, group_rows
 from rankgrad.ids import document_ids, exact_values
 
@@ -141,7 +141,7 @@ def from_frame(
         row = int(order[scattered[0] + 1])
         bad_value(
             "qid",
-            naming("have consecutive rows for each query (or pass {regroup=True})"),
+            name_settings("have consecutive rows for each query (or pass {regroup=True})"),
             f"a query that occurs again in row {row}",
         )
     x = np.empty((len(order), len(wanted)), dtype=np.float32)

@@ -19,7 +19,7 @@ from rankgrad.data.inspection_checks import (
     shared_findings,
 )
 from rankgrad.data.inspection_scan import SAMPLE, Scan, scan
-from rankgrad.errors import bad_type, naming
+from rankgrad.errors import bad_type, name_settings
 from rankgrad.result_table import ResultTable
 
 _BINS = 16
@@ -115,7 +115,7 @@ def _findings(parts: dict[str, Dataset], scans: dict[str, Scan]) -> Iterator[Fin
             "widths differ",
             "all",
             what,
-            naming("Read all splits with {features=} set to the largest of these numbers."),
+            name_settings("Read all splits with {features=} set to the largest of these numbers."),
         )
     names = list(parts)
     for i, one in enumerate(names):

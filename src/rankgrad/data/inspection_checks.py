@@ -9,7 +9,7 @@ import numpy as np
 from rankgrad.data.benchmarks import empty_lists
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_scan import Scan
-from rankgrad.errors import naming, warn_caller
+from rankgrad.errors import name_settings, warn_caller
 
 SEVERITIES = ("error", "warning", "note")
 _WORST = 8  # maximum number of features that a finding about missing values names
@@ -99,12 +99,12 @@ def missing_findings(data: Dataset, scan: Scan, where: str) -> Iterator[Finding]
         columns = int((scan.missing > 0).sum())
         more = f" and {columns - _WORST} more features" if columns > _WORST else ""
         what = f"{_count(count, 'value')} {'is' if count == 1 else 'are'} missing: {shares}{more}."
-        do = naming("Trees accept missing values. For a network, set {missing='mean'}, 'indicator' or 'zero'.")
+        do = name_settings("Trees accept missing values. For a network, set {missing='mean'}, 'indicator' or 'zero'.")
         yield Finding("warning", "missing values", where, what, do)
     if len(bad := np.flatnonzero(scan.infinite)):
         what = f"{_count(int(scan.infinite.sum()), 'infinite value')} in {', '.join(map(named, bad[:_WORST]))}."
         same = "Readers replace infinite values in the same way as missing values: "
-        do = same + naming("with a number, or {missing='nan'}.")
+        do = same + name_settings("with a number, or {missing='nan'}.")
         yield Finding("error", "not finite", where, what, do)
 
 

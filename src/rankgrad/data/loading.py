@@ -21,7 +21,7 @@ from rankgrad.data.splitting import hold_out
 from rankgrad.data.tables.columns import Columns
 from rankgrad.data.tables.files import format_of
 from rankgrad.data.tables.reader import read_columns
-from rankgrad.errors import MissingFile, Problem, Problems, bad_value, mistyped, naming, one_of
+from rankgrad.errors import MissingFile, Problem, Problems, bad_value, mistyped, name_settings, one_of
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import no_cutoff, show, spell
 
@@ -250,7 +250,7 @@ def _locate(facts: BenchmarkFacts, fold: int | None, root: str | os.PathLike[str
         wanted = f"{facts.name}/set1.train.txt, set1.valid.txt, set1.test.txt"
     searched = ", ".join(str(place) for place in [*named, top])
     put = f"put the files there, or give the folder that contains {facts.name}/ as {{root=}} or RANKGRAD_DATA"
-    must = f"contain {facts.name} as {wanted} (plain, .gz or .xz; " + naming(f"{put})")
+    must = f"contain {facts.name} as {wanted} (plain, .gz or .xz; " + name_settings(f"{put})")
     raise MissingFile(Problem("root", must, f"no such files in {searched}"))
 
 

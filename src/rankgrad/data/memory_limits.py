@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankgrad.data.letor.errors import LetorError
-from rankgrad.errors import bad_value, naming
+from rankgrad.errors import bad_value, name_settings
 
 # A matrix with more than FREE bytes and more than RATIO bytes per byte of text is a mistake or an attack. A dense file
 # needs at most 1 byte of memory per byte of text. A file with 1 of 100 features per document needs about 50 bytes.
@@ -55,5 +55,5 @@ def refuse_sparse(path: Path, line: int | None, documents: int, features: int) -
     """Return the error about a feature matrix that is too large; `line` is the line with the largest feature id."""
     size = f"{documents:,} documents x {features:,} features are {documents * features * 4 / 1e9:,.1f} GB, almost all 0"
     matrices = f"{{sparse=True}} (--sparse) for a sparse matrix, or {{features={features}}} for a dense matrix"
-    expected = naming(f"smaller ids, or {matrices}")
+    expected = name_settings(f"smaller ids, or {matrices}")
     return LetorError(path, line, f"feature id {features} makes the data too large: {size}", expected)

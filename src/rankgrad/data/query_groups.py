@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.letor.errors import LetorError
-from rankgrad.errors import naming
+from rankgrad.errors import name_settings
 from rankgrad.ids import join_ids
 
 _MOST_PARTS = 16
@@ -64,7 +64,7 @@ class QueryRuns:
         place = f"at {self._paths[files[first]]}:{lines[first]}" if letor else f"in row {lines[first]}"
         wrong = f"qid {qids[again]} occurs again after qid {qids[again - 1]} (first {place})"
         rows = "lines" if letor else "rows"
-        expected = naming(f"the documents of a query on consecutive {rows}, or {{regroup=True}}")
+        expected = name_settings(f"the documents of a query on consecutive {rows}, or {{regroup=True}}")
         raise self._error(self._paths[files[again]], int(lines[again]), wrong, expected)
 
     def _joined(self) -> list[NDArray[Any]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value, naming, one_of
+from rankgrad.errors import bad_value, name_settings, one_of
 from rankgrad.models.folder import CALIBRATION
 from rankgrad.models.reliability import BINS, Reliability, measure_reliability
 
@@ -251,7 +251,7 @@ def fit_calibration(
         if len(grades) > MOST_GRADES:
             bad_value(
                 "labels",
-                f"have at most {MOST_GRADES} different values " + naming("for {target='grade'}"),
+                f"have at most {MOST_GRADES} different values " + name_settings("for {target='grade'}"),
                 f"{len(grades)} values",
             )
         thresholds = grades[:-1]

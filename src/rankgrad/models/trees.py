@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value, naming
+from rankgrad.errors import bad_value, name_settings
 from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
 
 _LIGHTGBM: dict[str, Any] = {
@@ -125,7 +125,8 @@ class TreeKind(RankerKind):
             own_parameter = {"lightgbm": "device_type=gpu", "xgboost": "device=cuda"}[self.name]
             bad_value(
                 "device",
-                f"be auto or cpu for {self.name} " + naming(f"(or give its own parameter, {{set={own_parameter}}})"),
+                f"be auto or cpu for {self.name} "
+                + name_settings(f"(or give its own parameter, {{set={own_parameter}}})"),
                 repr(given["device"]),
             )
         from rankgrad.trees.parameters import own_names

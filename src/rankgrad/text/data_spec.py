@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad.data.dataset import Dataset, Splits
-from rankgrad.errors import MissingFile, Problem, bad_value, naming
+from rankgrad.errors import MissingFile, Problem, bad_value, name_settings
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import known_options, no_cutoff, spell, write
 from rankgrad.text.bm25 import BM25Index
@@ -55,7 +55,7 @@ class TextSource:
         for option, path in self._found(root).items():
             if not path.startswith(ir_datasets.PREFIX) and not os.path.exists(path):
                 got = f"no such file or folder in {_top(root)}"
-                how = naming(" (put it there, or set {root=} or RANKGRAD_DATA to the folder that contains it)")
+                how = name_settings(" (put it there, or set {root=} or RANKGRAD_DATA to the folder that contains it)")
                 raise MissingFile(Problem("root", f"contain {getattr(self, option)}" + how, got))
 
     def splits(self, fold: int | None, root: str | os.PathLike[str] | None = None) -> Splits:

@@ -16,7 +16,7 @@ from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.training_labels import check_training_labels, useful_validation
-from rankgrad.errors import bad_type, bad_value, naming
+from rankgrad.errors import bad_type, bad_value, name_settings
 from rankgrad.lock import locked
 from rankgrad.losses.custom import CustomLoss, as_loss
 from rankgrad.metrics.custom import as_metric
@@ -38,7 +38,7 @@ from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import init_model_hash, warm_start
 
-_ADVICE = naming("A smaller lr or {clip=1} often helps")
+_ADVICE = name_settings("A smaller lr or {clip=1} often helps")
 _DIVERGED = 1e4  # a loss above this multiple of the first step's loss causes a warning
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from rankgrad.errors import bad_value, naming, one_of, warn_caller
+from rankgrad.errors import bad_value, name_settings, one_of, warn_caller
 from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
 from rankgrad.models.folder import CONFIG
 from rankgrad.models.protocol import Callback
@@ -167,7 +167,7 @@ class TreeRanker(RowRanker):
                 told = (
                     "the held-out lists choose the number of added trees, but init_model may have been trained on them"
                 )
-                warn_caller(f"{told}: give eval_set, or " + naming("set {holdout=0} to add all trees"))
+                warn_caller(f"{told}: give eval_set, or " + name_settings("set {holdout=0} to add all trees"))
         self._take(boost(spec, data, validation, weights, progress=False, callbacks=callbacks, init_model=init_model))
         return self
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rankgrad.errors import bad_value, mistyped, naming
+from rankgrad.errors import bad_value, mistyped, name_settings
 
 # Names that LightGBM, XGBoost and their estimators use for settings of `TreeRanker`.
 ALIASES = {
@@ -19,7 +19,7 @@ ALIASES = {
 # Parameters of LightGBM that have a different name in `TreeRanker`.
 _OURS = {
     "num_iterations": "trees", "early_stopping_round": "patience", "objective": "loss", "num_threads": "threads",
-    "categorical_feature": "categorical", "eval_at": naming("metric (such as {metric='nDCG@5'})"),
+    "categorical_feature": "categorical", "eval_at": name_settings("metric (such as {metric='nDCG@5'})"),
 }  # fmt: skip
 # Parameters of XGBoost's estimator that have a different name in `TreeRanker`.
 _OURS_OF_XGBOOST = {"enable_categorical": "categorical", "feature_types": "categorical"}

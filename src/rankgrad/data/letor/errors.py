@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from rankgrad.data.tables.errors import FILL_ADVICE
-from rankgrad.errors import Place, Problem, Problems, naming
+from rankgrad.errors import Place, Problem, Problems, name_settings
 
 LONGEST_ID = 255  # maximum length of a query or document id: ids are stored in arrays of fixed width
 SHAPE = "`label qid:ID feature:value ...`"
-SET_FEATURES = naming(" (or set {features=} to the number of features)")
+SET_FEATURES = name_settings(" (or set {features=} to the number of features)")
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _DOCID = re.compile(rb"docid\s*=\s*(\S+)", re.IGNORECASE)
@@ -61,7 +61,7 @@ def explain(line: bytes, limits: ParserLimits) -> tuple[str, str]:
         last = int(token.partition(b":")[0])
     characters = len(docid(comment))
     if characters > LONGEST_ID:
-        expected = f"a document id of at most {LONGEST_ID} characters, " + naming("or {docids=False}")
+        expected = f"a document id of at most {LONGEST_ID} characters, " + name_settings("or {docids=False}")
         return f"comment is {characters} characters long", expected
     return "line cannot be read", SHAPE
 

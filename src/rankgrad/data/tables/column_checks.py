@@ -10,7 +10,7 @@ from rankgrad.data.categories import find_categories
 from rankgrad.data.tables.columns import INDEX, USUAL, ChosenColumns, Columns, choose
 from rankgrad.data.tables.errors import TEXT_ADVICE, TableError, some
 from rankgrad.data.tables.table_file import TableFile
-from rankgrad.errors import located, naming
+from rankgrad.errors import located, name_settings
 
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^(?i)(nan|na|n/a|null|none|[-+]?inf(inity)?)$"
 
@@ -107,5 +107,7 @@ def _check_numbers(table: TableFile, columns: Sequence[str]) -> None:
             if 2 * int((number & filled).sum()) > int(filled.sum()) and not (number | ~filled).all():
                 row = int(np.flatnonzero(~number & filled)[0])
                 wrong = f"{values[row].as_py()[:80]!r} in column {name!r}"
-                raise TableError(table.path, row + 1, wrong, naming("a number (or exclude the column with {drop=})"))
+                raise TableError(
+                    table.path, row + 1, wrong, name_settings("a number (or exclude the column with {drop=})")
+                )
         return  # the first block decides, as it does for the types

@@ -26,7 +26,8 @@ class JoinedTables(TableFile):
         """Find the columns that the first block of the first table does not have; return True if there are some."""
         import pyarrow as pa
 
-        known, late = {*self.names}, {}
+        known = {*self.names}
+        late: dict[str, Any] = {}
         for part in self._ready():
             part.find_late_columns()
             for field in part.schema:

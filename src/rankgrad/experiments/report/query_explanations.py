@@ -37,7 +37,7 @@ def explain_queries(
         metric: spec of the metric.
     """
     empty = [not (lists.labels[start:end] > 0).any() for start, end in pairwise(lists.offsets.tolist())]
-    worst_first = np.lexsort([values if parse_metric(metric).higher_is_better else -values, empty])
+    worst_first = np.lexsort((values if parse_metric(metric).higher_is_better else -values, np.array(empty)))
     lists = recode(lists.select_features(model.feature_names), model.categories)
     names, found = feature_names(model, lists), dict[str, Any]()
     begun = time.perf_counter()
