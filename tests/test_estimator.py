@@ -25,8 +25,8 @@ from rankgrad.blend_estimator import blend
 from rankgrad.data import load
 from rankgrad.estimator import Ranker
 from rankgrad.metrics import ndcg
+from rankgrad.run.log import JsonLines
 from rankgrad.training import Model, Settings, SettingsError, train
-from rankgrad.training.loggers import JsonLines
 from rankgrad.trees import TreeRanker
 
 EXTRA = {"categorical", "holdout", "out", "verbose"}  # what the estimator takes besides the settings of a run

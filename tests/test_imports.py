@@ -44,9 +44,11 @@ MAY_IMPORT = {
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
     "data": {"lists", "metrics", "kernels.numba_cache"},
-    "models": {"lists", "metrics", "losses", "rankers", "data", "training", "trees", "text", "parallel"},
+    "run": {"data"},
+    "models": {"run", "lists", "metrics", "losses", "rankers", "data", "training", "trees", "text", "parallel"},
     # A calibration uses only data and files, so each kind of model may save and export its own.
     "training": {
+        "run",
         "lists",
         "metrics",
         "relax",
@@ -58,9 +60,10 @@ MAY_IMPORT = {
         "models.calibration",
         "models.calibration_export",
     },
-    "surrogate": {"metrics", "losses", "training"},
+    "surrogate": {"run", "metrics", "losses", "training"},
     "estimator_base": {"metrics", "data", "models.feature_importance", "models.explanation", "models.calibration"},
     "trees": {
+        "run",
         "lists",
         "metrics",
         "relax",
@@ -74,6 +77,7 @@ MAY_IMPORT = {
         "models.calibration",
     },
     "text": {
+        "run",
         "lists",
         "metrics",
         "losses",
@@ -84,6 +88,7 @@ MAY_IMPORT = {
         "models.calibration",
     },
     "estimator": {
+        "run",
         "lists",
         "metrics",
         "relax",
@@ -99,6 +104,7 @@ MAY_IMPORT = {
     "blend_estimator": {"metrics", "losses", "data", "training", "trees", "estimator", "estimator_base", "models"},
     # These two work on the protocol of models, and never know which kind of ranker they hold.
     "experiments": {
+        "run",
         "metrics",
         "data",
         "models.protocol",
@@ -110,6 +116,7 @@ MAY_IMPORT = {
         "models.reliability",
     },
     "cli": {
+        "run",
         "__init__",
         "metrics",
         "data",

@@ -20,9 +20,9 @@ from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
 from rankgrad.losses.custom import as_loss
 from rankgrad.metrics import Metric
 from rankgrad.models.folder import CONFIG, read_config
-from rankgrad.models.protocol import Callback
+from rankgrad.run import Callback
+from rankgrad.run.log import LOG
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.loggers import LOG
 
 _ROWS = 65_536  # number of documents per block, if a score does not depend on the other documents
 

@@ -1,4 +1,4 @@
-"""Support old import paths: renamed modules of version 0.1.0 can be imported, with a deprecation warning."""
+"""Support old import paths: renamed modules of versions 0.1.0 and 0.2.0 can be imported, with a deprecation warning."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-# Old name of a module in version 0.1.0 -> new name, both without the prefix `rankgrad.`.
+# Old name of a module in version 0.1.0 or 0.2.0 -> new name, both without the prefix `rankgrad.`.
 MODULES = {
     "accepted": "option_checks",
     "blending": "blend_estimator",
@@ -110,7 +110,8 @@ MODULES = {
     "training.graphs": "training.cuda_graphs",
     "training.judge": "training.validation",
     "training.optimise": "training.optimisers",
-    "training.report": "training.loggers",
+    "training.loggers": "run.log",
+    "training.report": "run.log",
     "training.state": "training.checkpoint",
     "training.warm": "training.warm_start",
     "trees.engines": "trees.frameworks",

@@ -41,9 +41,9 @@ def pretrain_loss(
     from rankgrad.cli.overwrite import check_overwrite, remove_run
     from rankgrad.cli.progress import Progress
     from rankgrad.errors import bad_value
+    from rankgrad.run.checkpoint import LAST
     from rankgrad.surrogate import PretrainSpec, fidelity, pretrain
     from rankgrad.surrogate.pretrain import keep_fidelity
-    from rankgrad.training.checkpoint import LAST
 
     plan = PretrainSpec(form, grades, lists, epochs, batch, seed)
 

@@ -131,7 +131,7 @@ def train(
     from rankgrad.cli.data_source import DataSource
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.shared_options import one_line
-    from rankgrad.models.protocol import NotFinite
+    from rankgrad.run import NotFinite
 
     console = messages(as_json)
     given = {**_given(context), **dict(pair("set", text, parse_value) for text in others or ())}

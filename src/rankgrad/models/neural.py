@@ -10,11 +10,12 @@ from typing import Any, cast
 from rankgrad import rankers
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
+from rankgrad.run import Callback
+from rankgrad.run.checkpoint import LAST
 from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.checkpoint import LAST
 from rankgrad.training.model import WEIGHTS
 from rankgrad.training.settings import SettingsError, error_messages
 

@@ -5,7 +5,7 @@ The command line and experiments use rankers only through these two classes. `ra
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,15 +23,13 @@ from rankgrad.data.tables.errors import warn_empty
 from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation
 from rankgrad.models.folder import CONFIG
+from rankgrad.run import Callback
 
 if TYPE_CHECKING:
     from rankgrad.models.calibration import Calibration
     from rankgrad.models.explanation import ListExplanation
     from rankgrad.models.feature_importance import FeatureImportance
     from rankgrad.models.reliability import Reliability
-
-# Function that is called with the log row of each epoch or tree. If it returns a true value, the training ends.
-Callback = Callable[[dict[str, Any]], Any]
 
 EXPORT_TOLERANCE = 1e-5  # maximum difference between the scores of an exported file and of its model
 
@@ -263,10 +261,6 @@ class TrainedModel(ABC):
     def size(self) -> int:
         """Number of learned parameters of the model; 0 if unknown."""
         return 0
-
-
-class NotFinite(ArithmeticError):
-    """Error in training: the loss or the scores are NaN or infinite. The message names the last good checkpoint."""
 
 
 class Listing(NamedTuple):

@@ -9,13 +9,14 @@ from typing import Any, cast
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.run import Callback
+from rankgrad.run.checkpoint import LAST
 from rankgrad.spec import spell
 from rankgrad.text.encoder_files import ENCODER, need_package
 from rankgrad.text.model import KIND, TextModel
 from rankgrad.text.settings import TextSettings
 from rankgrad.text.training import train_text
-from rankgrad.training.checkpoint import LAST
 
 SPACE: dict[str, Any] = {
     "lr": {"low": 5e-6, "high": 1e-4, "log": True},

@@ -8,7 +8,8 @@ from typing import Any
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.run import Callback
 
 _LIGHTGBM: dict[str, Any] = {
     "learning_rate": {"low": 0.02, "high": 0.3, "log": True},
@@ -212,7 +213,7 @@ class TreeKind(RankerKind):
         Args:
             folder: folder to check.
         """
-        from rankgrad.training.checkpoint import LAST
+        from rankgrad.run.checkpoint import LAST
 
         return (folder / LAST).is_file()
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.metrics.trec import Run
-from rankgrad.models.protocol import Callback
+from rankgrad.run import Callback
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.candidates import candidate_lists, to_run
 from rankgrad.text.collection import Collection

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from rankgrad.errors import bad_value, one_of, warn_caller
 from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
 from rankgrad.models.folder import CONFIG
-from rankgrad.models.protocol import Callback
+from rankgrad.run import Callback
 from rankgrad.trees.boosting import TreeSpec, boost, check_tree_loss
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import FRAMEWORKS
