@@ -23,9 +23,9 @@ def check_settings(now: Mapping[str, Any], then: Mapping[str, Any], free: Contai
         free: names of settings that may change, because they do not affect what is learned.
         folder: folder of the run.
     """
-    for name, value in now.items():
-        if name not in free and then.get(name) != value:
-            bad_value(name, f"be {then.get(name)!r}, to resume {folder}", repr(value))
+    for name in {**now, **then}:  # a setting at its default may be in one of them only
+        if name not in free and then.get(name) != now.get(name):
+            bad_value(name, f"be {then.get(name)!r}, to resume {folder}", repr(now.get(name)))
 
 
 def data_fingerprint(data: Dataset) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,7 @@ class TextTraining(EpochTraining):
         self.model = TextModel(self.network, self.settings_json, run=run_id(settings, self.data, init_hash))
         self.model.features, self.model.feature_names = self.data.features.shape[1], self.data.feature_names
         torch.manual_seed(settings.seed)
+        self.average = self.new_average()
         self.restore()
 
     def train(self, loop: TrainingLoop) -> dict[str, Any]:
@@ -158,13 +159,16 @@ class TextTraining(EpochTraining):
         if not steps:
             bad_value("data", "contain a list whose labels differ", f"none in {len(self.data)} lists")
         self.objective.train()
-        for place, batches in enumerate(_groups(steps, settings.accumulation)):
-            now = state.epoch + min(1.0, (place + 1) * settings.accumulation / len(steps))
+        groups = [steps[start : start + settings.accumulation] for start in range(0, len(steps), settings.accumulation)]
+        for batches in groups[state.step :]:
+            now = state.epoch + min(1.0, (state.step + 1) * settings.accumulation / len(steps))
             self.set_rates(now)
             self._step(batches, labels)
+            state.step += 1
+            state.first = self.mean_loss() if state.first is None else state.first
             loop.show(now, self.mean_loss())
-            if state.first is None:
-                state.first = self.mean_loss()
+            if self.saves_at(state.step, len(groups)):
+                loop.save()
         return {"loss": self.mean_loss()}
 
     def _step(self, batches: list[StepLists], labels: Any) -> None:
@@ -192,12 +196,15 @@ class TextTraining(EpochTraining):
             parameters = [each for group in self.optimiser.param_groups for each in group["params"]]
             nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         self.optimiser.step()
+        if self.average is not None:
+            self.average.update()
 
     def validate(self) -> float | None:
         """Return the metric of the current weights; see `Trainable.validate`."""
         if self.validation is None:
             return None
-        scores = self.model.score_lists(self.validation)
+        with self.averaged():
+            scores = self.model.score_lists(self.validation)
         self.network.use(collection_of(self.data))  # the validation lists may be of another collection
         found = evaluate_lists(scores, self.validation, [self.settings.metric], bootstrap=0)
         values = found.values[self.metric]
@@ -205,10 +212,11 @@ class TextTraining(EpochTraining):
 
     def keep(self) -> None:
         """Keep the weights of the best epoch in memory and in a folder."""
-        self.kept = {name: tensor.detach().cpu().clone() for name, tensor in self.network.state_dict().items()}
-        self.model.metrics = self.results()
-        if self.folder is not None:
-            self.model.save(self.folder)
+        with self.averaged():
+            self.kept = {name: tensor.detach().cpu().clone() for name, tensor in self.network.state_dict().items()}
+            self.model.metrics = self.results()
+            if self.folder is not None:
+                self.model.save(self.folder)
 
     def result(self) -> TextModel:
         """Return the text model with the weights of the best epoch."""
@@ -220,8 +228,3 @@ class TextTraining(EpochTraining):
         self.model.history = self.state.history
         self.network.eval()
         return self.model
-
-
-def _groups(steps: list[StepLists], size: int) -> Iterator[list[StepLists]]:
-    for start in range(0, len(steps), size):
-        yield steps[start : start + size]

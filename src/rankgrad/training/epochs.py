@@ -1,5 +1,7 @@
 """Base class of the trainings of networks and text rankers: epochs, learning rates, and a checkpoint."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,10 @@ class EpochTraining(Trainable):
     objective: nn.Module  # network and loss as one module, so that a checkpoint contains both
     loss: TextLoss
     optimisers: dict[str, Any]  # optimisers of PyTorch, by the name that the checkpoint uses
-    average: MovingAverage | None = None
+    average: MovingAverage | None = None  # moving average of the weights, for the setting `ema`
     scaler: Any = None
+    checkpoint: Checkpoint | None = None
+    resumed: bool = False  # True if the run continues from a checkpoint
 
     def __init__(self, settings: Any, data: Dataset, validation: Dataset | None, processes: Any) -> None:
         self.settings, self.data, self.validation, self.processes = settings, data, validation, processes
@@ -29,10 +33,8 @@ class EpochTraining(Trainable):
         self.metric, self.higher_is_better = self.settings_json["metric"], metric.higher_is_better
         self.units, self.patience = settings.epochs, settings.patience
         self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
-        self.state, self.checkpoint, self.resumed = RunState(), None, False
-
-    checkpoint: Checkpoint | None
-    resumed: bool  # True if the run continues from a checkpoint
+        self.trackers = tuple(settings.trackers or ())
+        self.state = RunState()
 
     def find_checkpoint(self, folder: Path | None, resume: bool, init_hash: str | None, weights: Any = None) -> None:
         """Prepare the checkpoint of the run. If the run is resumed, read `state` from it.
@@ -62,6 +64,30 @@ class EpochTraining(Trainable):
         """
         for optimiser in self.optimisers.values():
             set_rate(optimiser, self.rate(now, self.state.plateau))
+
+    def new_average(self) -> MovingAverage | None:
+        """Return a moving average of the current weights of network and loss; None without the setting `ema`."""
+        decay = self.settings.ema
+        return MovingAverage(self.objective.state_dict().values(), decay) if decay else None
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Exchange the weights and their moving average, if there is one, inside of a `with` statement."""
+        if self.average is not None:
+            self.average.swap()
+        yield
+        if self.average is not None:
+            self.average.swap()
+
+    def saves_at(self, step: int, steps: int) -> bool:
+        """Return True if a checkpoint is written after a step inside of an epoch.
+
+        Args:
+            step: number of completed steps in this epoch.
+            steps: number of steps of this epoch.
+        """
+        every = self.settings.save_steps
+        return bool(every) and step % every == 0 and step < steps
 
     def mean_loss(self) -> float:
         """Return the mean loss of the lists of this epoch so far."""

@@ -1,8 +1,7 @@
 """Train a neural ranker. Lightning Fabric handles devices, precision and several processes."""
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, f
 from rankgrad.training.hypergradient import metric_goal
 from rankgrad.training.model import Model
 from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss, checked_weights
-from rankgrad.training.optimisers import MovingAverage, make_optimiser
+from rankgrad.training.optimisers import make_optimiser
 from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import init_model_hash, warm_start
@@ -93,7 +92,6 @@ class NeuralTraining(EpochTraining):
     ) -> None:
         super().__init__(settings, data, validation, start_fabric(settings))
         self.fabric, self.weights, self.init_model = self.processes, weights, init_model
-        self.trackers = tuple(settings.trackers or ())
 
     def start(self, folder: Path | None, resume: bool) -> None:
         """Make ranker, loss, optimiser and batches; see `Trainable.start`.
@@ -128,7 +126,7 @@ class NeuralTraining(EpochTraining):
         )
         self.module, self.optimiser = fabric.setup(self.objective, optimiser)
         torch.manual_seed(settings.seed + rank)  # dropout differs between processes
-        self.average = MovingAverage(self.objective.state_dict().values(), settings.ema) if settings.ema else None
+        self.average = self.new_average()
         self.scaler = getattr(fabric.strategy.precision, "scaler", None)
         self.batch_schedule = BatchSchedule(
             np.asarray(data.labels),
@@ -202,7 +200,7 @@ class NeuralTraining(EpochTraining):
             self.loss_check.add(state.step, self.step(batch, step.batch))
             state.step += 1
             state.lists += step.batch
-            saving = self.settings.save_steps and state.step % self.settings.save_steps == 0 and state.step < len(steps)
+            saving = self.saves_at(state.step, len(steps))
             if self.loss_check.due() or saving or state.step == len(steps) or state.first is None:
                 self._check_losses(steps)
                 loop.show(now, self.mean_loss())
@@ -241,7 +239,7 @@ class NeuralTraining(EpochTraining):
         """Return the metric of the current weights, or of their moving average; see `Trainable.validate`."""
         if self.validator is None:
             return None
-        with self._averaged():
+        with self.averaged():
             sums = self.fabric.all_reduce(self.validator.sums(self.ranker), reduce_op="sum")
         if sums[2] > 0:
             raise NotFinite(
@@ -252,21 +250,12 @@ class NeuralTraining(EpochTraining):
 
     def keep(self) -> None:
         """Keep the weights of the best epoch in memory and in a file, with its metrics and loss parameters."""
-        with self._averaged():
+        with self.averaged():
             self.kept = {name: tensor.detach().clone() for name, tensor in self.objective.state_dict().items()}
             self.model.metrics = self.results()
             self.model.learned = {name: value.detach().clone() for name, value in self.loss.state_dict().items()}
             if self.folder is not None and self.fabric.global_rank == 0:
                 self.model.save_weights(self.folder)
-
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Exchange the weights and their moving average, if there is one, inside of a `with` statement."""
-        if self.average is not None:
-            self.average.swap()
-        yield
-        if self.average is not None:
-            self.average.swap()
 
     def result(self) -> Model:
         """Return the model with the weights of the best epoch."""

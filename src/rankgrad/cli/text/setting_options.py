@@ -41,6 +41,9 @@ _HELP = {
     "checkpointing": ("true to compute activations twice, which saves memory", "False", "<bool>"),
     "patience": ("Maximum epochs without improvement", "none", _INT),
     "precision": ("Precision: fp32 or bf16", "fp32", TEXT),
+    "ema": ("Decay of the moving average of the weights; 0: no average", "0", _FLOAT),
+    "save_steps": ("Number of steps between checkpoints; none: one per epoch", "none", _INT),
+    "trackers": ("Additional log: tensorboard, mlflow or wandb", "none", TEXT),
 }
 
 
@@ -56,7 +59,8 @@ def with_setting_options(**defaults: str) -> Callable[[Callable[..., None]], Cal
         added: dict[str, Any] = {}
         for name, (help, default, kind) in _HELP.items():
             option = COSINE if name in taken else name
-            words = (f"--{option.replace('_', '-')}", *(("--optimizer",) if name == "optimiser" else ()))
+            words = ("--tracker",) if name == "trackers" else (f"--{option.replace('_', '-')}",)
+            words += ("--optimizer",) if name == "optimiser" else ()
             text = f"{help.partition(',')[0]} ({defaults[name]})" if name in defaults else f"{help} ({default})"
             hidden = name not in SHOWN
             added[option] = typer.Option(*words, help=text, metavar=kind, rich_help_panel=PANEL, hidden=hidden)
