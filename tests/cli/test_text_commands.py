@@ -537,7 +537,7 @@ def test_every_setting_is_an_option_with_its_default():
         options = {parameter.name: parameter for parameter in OPTIONS[command].params}
         for field in fields(TextSettings):
             name = "cosine_temperature" if (command, field.name) == ("distil", "temperature") else field.name
-            default = "none" if field.default is None else str(field.default)
+            default = "none" if field.default in (None, ()) else str(field.default)
             default = "listnet:targets=softmax" if (command, name) == ("distil", "loss") else default
             assert name == "encoder" or options[name].help.endswith(f"({default})"), name
 
