@@ -168,3 +168,18 @@ def test_there_is_one_training_loop():
                     users.setdefault(node.func.id, set()).add(str(path.relative_to(SOURCE)))
     assert users["TrainingLoop"] == users["JsonLines"] == users["MetricTracker"] == {"run/loop.py"}
     assert users["ProgressBar"] == users["checked_callbacks"] == {"run/loop.py"}
+
+
+def test_kinds_are_the_only_callers_of_the_trainers():
+    trainers = {
+        "rankgrad.training.loop": "train",
+        "rankgrad.trees.boosting": "boost",
+        "rankgrad.text.training": "train_text",
+    }
+    users = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in {*trainers, "rankgrad.training"}:
+                names = {alias.name for alias in node.names} & {*trainers.values()}
+                users |= {str(path.relative_to(SOURCE))} if names else set()
+    assert users == {"training/__init__.py", "models/neural.py", "models/trees.py", "models/text.py"}

@@ -95,7 +95,7 @@ class NeuralKind(RankerKind):
 
     def fit(
         self,
-        settings: Mapping[str, Any],
+        settings: Any,
         train: Dataset,
         validation: Dataset | None = None,
         *,
@@ -118,7 +118,7 @@ class NeuralKind(RankerKind):
             init_model: neural model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = Settings.of(dict(settings))
+        checked = Settings.of(settings)
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
         held = None if validation is None else validation.without_numbers()
         return _train(checked, train.without_numbers(), held, **options, init_model=cast(Model | None, init_model))

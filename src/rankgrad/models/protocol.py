@@ -325,7 +325,7 @@ class RankerKind(ABC):
     @abstractmethod
     def fit(
         self,
-        settings: Mapping[str, Any],
+        settings: Any,
         train: Dataset,
         validation: Dataset | None = None,
         *,
@@ -338,7 +338,7 @@ class RankerKind(ABC):
         """Train a ranker.
 
         Args:
-            settings: settings that `check` accepts.
+            settings: settings by name that `check` accepts; the built-in kinds also take an object with their settings.
             train: training lists.
             validation: validation lists, by which the best number of epochs or trees is chosen.
             out: folder for the model, and for checkpoints if the kind has them; None to write nothing.

@@ -81,7 +81,7 @@ class TextKind(RankerKind):
 
     def fit(
         self,
-        settings: Mapping[str, Any],
+        settings: Any,
         train: Dataset,
         validation: Dataset | None = None,
         *,
@@ -104,7 +104,7 @@ class TextKind(RankerKind):
             init_model: text model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = TextSettings.of({"model": self.name, **settings})
+        checked = TextSettings.of(settings if isinstance(settings, TextSettings) else {"model": self.name, **settings})
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
         return train_text(checked, train, validation, **options, init_model=cast(TextModel | None, init_model))
 

@@ -67,7 +67,7 @@ class TreeKind(RankerKind):
 
     def fit(
         self,
-        settings: Mapping[str, Any],
+        settings: Any,
         train: Dataset,
         validation: Dataset | None = None,
         *,
@@ -227,10 +227,10 @@ class TreeKind(RankerKind):
 
         return {self.name: str(import_framework(self.name).__version__)}
 
-    def _plan(self, settings: Mapping[str, Any]) -> Any:
-        from rankgrad.trees.settings import tree_ranker
+    def _plan(self, settings: Any) -> Any:
+        from rankgrad.trees.settings import TreeSpec, spelled_settings, tree_spec
 
-        return tree_ranker(settings).plan()
+        return settings if isinstance(settings, TreeSpec) else tree_spec(spelled_settings(settings))
 
 
 _TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the command line that trees also have

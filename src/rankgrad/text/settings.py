@@ -1,6 +1,6 @@
 """Settings for the training of a text ranker. Their names are the same in Python, recipes and commands."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -72,12 +72,14 @@ class TextSettings:
         return tuple(field.name for field in fields(cls))
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> "TextSettings":
+    def of(cls, values: "Mapping[str, Any] | TextSettings") -> "TextSettings":
         """Make settings of a text ranker from a mapping. For an unknown name, the error shows similar names.
 
         Args:
-            values: settings by name.
+            values: settings by name; or settings, which are returned.
         """
+        if isinstance(values, TextSettings):
+            return values
         known_options("a text ranker", values, cls.names())
         return cls(**with_trackers(values))
 

@@ -1,6 +1,6 @@
 """The settings of a neural training run. The names are the same in Python, on the command line and in recipes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -69,12 +69,14 @@ class Settings:
         return tuple(field.name for field in fields(cls))
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> "Settings":
+    def of(cls, values: "Mapping[str, Any] | Settings") -> "Settings":
         """Make settings from a mapping. If a name is unknown, the error shows similar names.
 
         Args:
-            values: settings by name.
+            values: settings by name; or settings, which are returned.
         """
+        if isinstance(values, Settings):
+            return values
         known_options("a run", values, cls.names())
         return cls(**with_trackers(values))
 
@@ -133,7 +135,7 @@ def error_messages(checks: Iterable[Callable[[], Any]]) -> Iterable[str]:
             yield str(error)
 
 
-def with_trackers(values: dict[str, Any]) -> dict[str, Any]:
+def with_trackers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with the names of the trackers as a tuple. They may be one name or a list, as in JSON.
 
     Args:

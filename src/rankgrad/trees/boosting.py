@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.training_labels import check_training_labels, useful_validation
-from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.errors import bad_type, bad_value
 from rankgrad.losses.custom import loss_text
 from rankgrad.run import Callback, Trainable, run
 from rankgrad.run.checkpoint import LAST
@@ -32,38 +32,10 @@ from rankgrad.trees.frameworks import FRAMEWORK_CLASSES, BoostingTask, GrownTree
 from rankgrad.trees.model import FILES, TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import drops_trees, in_segments, seed_of
+from rankgrad.trees.settings import TreeSpec
 from rankgrad.trees.validation import TreeValidator, validation_metric
 
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
-NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
-PREFIX = "native:"
-_ONLY_NATIVE = {"rank_xendcg", *NATIVE["xgboost"]}  # lambdarank is also a loss of rankgrad
-
-
-class TreeSpec(NamedTuple):
-    """The checked settings with which boosted trees are trained."""
-
-    framework: str
-    loss: Any  # a spec, `native:NAME` for an objective of the framework, or an object (see `as_loss`)
-    hessian: str | float
-    loss_lr: float | None
-    smooth: str | float | None
-    trees: int
-    patience: int | None
-    metric: Any  # a spec, a metric, or a function of the scores and labels of one list
-    seed: int
-    threads: int
-    params: dict[str, Any]  # parameters of the framework, by the framework's names
-
-    @property
-    def native(self) -> str | None:
-        """Name of the framework's objective if the loss is native, otherwise None."""
-        native = isinstance(self.loss, str) and self.loss.startswith(PREFIX)
-        return self.loss.removeprefix(PREFIX) if native else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all settings of boosted trees as JSON values; loss and metric are text."""
-        return {**self._asdict(), "loss": loss_text(self.loss), "metric": validation_metric(self.metric)[0]}
 
 
 def boost(
@@ -117,23 +89,6 @@ def _one_sentence(framework: str) -> Iterator[None]:
             raise
         line = re.sub(r"^\[[\d:]+\] \S+: ", "", (str(error).splitlines() or [type(error).__name__])[0])
         raise ValueError(f"{framework} stopped with the error: {line}") from error
-
-
-def check_tree_loss(spec: TreeSpec) -> None:
-    """Check the loss of boosted trees: a spec must be valid, and a native objective must exist in the framework.
-
-    Args:
-        spec: settings of the run.
-    """
-    if spec.native is None:
-        if isinstance(spec.loss, str) and spec.loss in _ONLY_NATIVE:
-            bad_value("loss", f"be given as {PREFIX + spec.loss!r}, because it is no loss of rankgrad", repr(spec.loss))
-        objective(spec.loss, spec.framework, hessian=spec.hessian, loss_lr=spec.loss_lr, smooth=spec.smooth)
-        return
-    one_of("native objective", spec.native, NATIVE[spec.framework])
-    for name in ("loss_lr", "smooth"):
-        if (given := getattr(spec, name)) is not None:
-            bad_value(name, "be None for a native objective", repr(given))
 
 
 class TreeTraining(Trainable):
