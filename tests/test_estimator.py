@@ -25,6 +25,7 @@ from rankgrad.blend_estimator import blend
 from rankgrad.data import load
 from rankgrad.estimator import Ranker
 from rankgrad.metrics import ndcg
+from rankgrad.models.registry import kind_named
 from rankgrad.run.log import JsonLines
 from rankgrad.training import Model, Settings, SettingsError, train
 from rankgrad.trees import TreeRanker
@@ -55,14 +56,15 @@ def fitted():
 
 @pytest.fixture
 def trained(monkeypatch):
-    """What `fit` hands to `train`."""
-    calls = []
+    """What `fit` hands to the kind of ranker."""
+    calls, kind = [], kind_named("neural")
+    real = kind.fit
 
-    def spy(settings, data, validation, *, weights, **how):
-        calls.append((data, validation, weights))
-        return train(settings, data, validation, weights=weights, **how)
+    def spy(settings, data, validation, **how):
+        calls.append((data, validation, data.weights))
+        return real(settings, data, validation, **how)
 
-    monkeypatch.setattr(module, "train", spy)
+    monkeypatch.setattr(kind, "fit", spy, raising=False)
     return calls
 
 
