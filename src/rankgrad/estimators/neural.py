@@ -16,7 +16,7 @@ from rankgrad.atomic_files import write_bytes
 from rankgrad.data.preprocessing.pipeline import StandardisePerQuery
 from rankgrad.data.sparse_rows import rows_per_block
 from rankgrad.errors import bad_value
-from rankgrad.estimator_base import RowRanker, hold_out_rows, with_weights
+from rankgrad.estimators.rows import RowRanker, hold_out_rows, with_weights
 from rankgrad.losses.custom import as_loss
 from rankgrad.metrics import Metric
 from rankgrad.models.folder import CONFIG, read_config

@@ -20,10 +20,10 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _num_samples
 
-from rankgrad import estimator as module
-from rankgrad.blend_estimator import blend
 from rankgrad.data import load
-from rankgrad.estimator import Ranker
+from rankgrad.estimators import neural as module
+from rankgrad.estimators.blend import blend
+from rankgrad.estimators.neural import Ranker
 from rankgrad.metrics import ndcg
 from rankgrad.models.registry import kind_named
 from rankgrad.run.log import JsonLines

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, cast
 from sklearn.utils.validation import check_is_fitted
 
 from rankgrad.errors import warn_caller
-from rankgrad.estimator_base import RowRanker, hold_out_rows, with_weights
+from rankgrad.estimators.rows import RowRanker, hold_out_rows, with_weights
 from rankgrad.models.folder import CONFIG
 from rankgrad.models.registry import kind_named
 from rankgrad.run import Callback
