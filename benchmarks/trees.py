@@ -134,8 +134,8 @@ def cell(fold: int, seed: int, root: str) -> dict[str, Any]:
     import torch
 
     import rankgrad as rg
-    from rankgrad.blend_estimator import blend
-    from rankgrad.estimator import Ranker
+    from rankgrad.estimators.blend import blend
+    from rankgrad.estimators.neural import Ranker
     from rankgrad.trees import TreeRanker
 
     torch.set_num_threads(1)

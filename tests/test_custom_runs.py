@@ -33,7 +33,7 @@ from rankgrad.losses.custom import CustomLoss
 from rankgrad.models.neural import NEURAL
 from rankgrad.training import SettingsError
 from rankgrad.training.cuda_graphs import GraphStep
-from rankgrad.training.loop import _TrainingRun
+from rankgrad.training.loop import NeuralTraining
 
 # Resume, callbacks and a warm start
 
@@ -147,8 +147,8 @@ def test_a_model_that_does_not_fit_is_no_start(settings, message):
 )
 def test_own_code_is_not_recorded_on_a_gpu(settings, recorded, monkeypatch):
     made = []
-    epoch = _TrainingRun._epoch
-    monkeypatch.setattr(_TrainingRun, "_epoch", lambda self: (made.append(self.step), epoch(self)))
+    epoch = NeuralTraining.train
+    monkeypatch.setattr(NeuralTraining, "train", lambda self, loop: (made.append(self.step), epoch(self, loop))[1])
     model = run(**settings, device="cuda", batch_size=8)
     assert isinstance(made[0], GraphStep) == recorded
     assert np.isfinite(score(model)).all()

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import rankgrad as rg
-from rankgrad.blend_estimator import Blend
+from rankgrad.estimators.blend import Blend
 
 RANKERS = {"ranker": rg.Ranker(), "trees": rg.trees.TreeRanker(), "auto": rg.AutoRanker(), "blend": Blend([])}
 POSITION = r"be left out, because position bias is not estimated yet .* sample_weight\)"

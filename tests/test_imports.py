@@ -48,9 +48,11 @@ MAY_IMPORT = {
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
     "data": {"lists", "metrics", "kernels.numba_cache"},
-    "models": {"lists", "metrics", "losses", "rankers", "data", "training", "trees", "text", "parallel"},
+    "run": {"data"},
+    "models": {"run", "lists", "metrics", "losses", "rankers", "data", "training", "trees", "text", "parallel"},
     # A calibration uses only data and files, so each kind of model may save and export its own.
     "training": {
+        "run",
         "lists",
         "metrics",
         "relax",
@@ -62,9 +64,10 @@ MAY_IMPORT = {
         "models.calibration",
         "models.calibration_export",
     },
-    "surrogate": {"metrics", "losses", "training"},
-    "estimator_base": {"metrics", "data", "models.feature_importance", "models.explanation", "models.calibration"},
+    "surrogate": {"run", "metrics", "losses", "training"},
     "trees": {
+        "run",
+        "estimators.trees",  # for type checkers only
         "lists",
         "metrics",
         "relax",
@@ -72,12 +75,13 @@ MAY_IMPORT = {
         "kernels",
         "data",
         "training",
-        "estimator_base",
         "models.folder",
         "models.protocol",
         "models.calibration",
     },
     "text": {
+        "run",
+        "estimators.text",  # for type checkers only
         "lists",
         "metrics",
         "losses",
@@ -87,22 +91,10 @@ MAY_IMPORT = {
         "models.protocol",
         "models.calibration",
     },
-    "estimator": {
-        "lists",
-        "metrics",
-        "relax",
-        "losses",
-        "rankers",
-        "data",
-        "training",
-        "trees",
-        "estimator_base",
-        "models",
-    },
-    "auto_estimator": {"metrics", "data", "training", "estimator_base", "models", "parallel"},
-    "blend_estimator": {"metrics", "losses", "data", "training", "trees", "estimator", "estimator_base", "models"},
+    "estimators": {"run", "lists", "metrics", "losses", "data", "training", "trees", "text", "models", "parallel"},
     # These two work on the protocol of models, and never know which kind of ranker they hold.
     "experiments": {
+        "run",
         "metrics",
         "data",
         "models.protocol",
@@ -114,6 +106,7 @@ MAY_IMPORT = {
         "models.reliability",
     },
     "cli": {
+        "run",
         "__init__",
         "metrics",
         "data",

@@ -42,7 +42,7 @@ def test_old_modules_are_the_new_ones_and_gone_from_the_source():
 
 
 SCRIPTS = {
-    "from rankgrad.ranker import Ranker": ("ranker", "estimator"),
+    "from rankgrad.ranker import Ranker": ("ranker", "estimators.neural"),
     "from rankgrad.data import facts": ("data.facts", "data.benchmarks"),
     "import rankgrad.data.faults as faults": ("data.faults", "data.letor.errors"),
     "from rankgrad.experiments.results import pack": ("experiments.results", "experiments.runs.results"),
@@ -73,7 +73,8 @@ def test_what_was_never_there_is_an_error_and_new_paths_are_silent():
 def test_pickles_of_version_0_1_find_their_class():
     import pickle
 
-    ranker = pickle.dumps(rg.Ranker(epochs=3), protocol=0).replace(b"crankgrad.estimator\n", b"crankgrad.ranker\n")
+    new = pickle.dumps(rg.Ranker(epochs=3), protocol=0)
+    ranker = new.replace(b"crankgrad.estimators.neural\n", b"crankgrad.ranker\n")
     assert b"crankgrad.ranker\n" in ranker
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
         training,
         trees,
     )
-    from rankgrad.auto_estimator import AutoRanker
-    from rankgrad.blend_estimator import blend
-    from rankgrad.estimator import Ranker
+    from rankgrad.estimators.auto import AutoRanker
+    from rankgrad.estimators.blend import blend
+    from rankgrad.estimators.neural import Ranker
 else:
     _MEMBERS = {
-        "AutoRanker": "rankgrad.auto_estimator",
-        "Ranker": "rankgrad.estimator",
-        "blend": "rankgrad.blend_estimator",
+        "AutoRanker": "rankgrad.estimators.auto",
+        "Ranker": "rankgrad.estimators.neural",
+        "blend": "rankgrad.estimators.blend",
     }
 
     def __getattr__(name: str) -> object:

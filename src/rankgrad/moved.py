@@ -1,4 +1,4 @@
-"""Support old import paths: renamed modules of version 0.1.0 can be imported, with a deprecation warning."""
+"""Support old import paths: renamed modules of versions 0.1.0 and 0.2.0 can be imported, with a deprecation warning."""
 
 import importlib
 import sys
@@ -11,12 +11,16 @@ from typing import Any
 
 from rankgrad.errors import nearest
 
-# Old name of a module in version 0.1.0 -> new name, both without the prefix `rankgrad.`.
+# Old name of a module in version 0.1.0 or 0.2.0 -> new name, both without the prefix `rankgrad.`.
 MODULES = {
     "accepted": "option_checks",
-    "blending": "blend_estimator",
-    "ranker": "estimator",
-    "rows": "estimator_base",
+    "auto_estimator": "estimators.auto",
+    "blend_estimator": "estimators.blend",
+    "blending": "estimators.blend",
+    "estimator": "estimators.neural",
+    "estimator_base": "estimators.rows",
+    "ranker": "estimators.neural",
+    "rows": "estimators.rows",
     "files": "atomic_files",
     "own": "custom_objects",
     "cli.checks": "cli.argument_checks",
@@ -112,13 +116,16 @@ MODULES = {
     "training.graphs": "training.cuda_graphs",
     "training.judge": "training.validation",
     "training.optimise": "training.optimisers",
-    "training.report": "training.loggers",
+    "training.loggers": "run.log",
+    "training.report": "run.log",
     "training.state": "training.checkpoint",
     "training.warm": "training.warm_start",
     "trees.engines": "trees.frameworks",
     "trees.join": "trees.joined_models",
     "trees.judge": "trees.validation",
-    "trees.ranker": "trees.estimator",
+    "text.rankers": "estimators.text",
+    "trees.estimator": "estimators.trees",
+    "trees.ranker": "estimators.trees",
     "trees.shape": "trees.file_checks",
     "trees.splits": "trees.tree_arrays",
     "trees.lightgbm_file": "trees.lightgbm_checks",
@@ -167,12 +174,13 @@ def renamed(
     Args:
         package: name of the package.
         names: new name of each old name.
-        members: public names that are loaded on first use, with the module of the package that defines each name.
+        members: public names that are loaded on first use, with the module that defines each name, relative to the
+            package.
     """
 
     def __getattr__(name: str) -> Any:
         if name in members:
-            return getattr(importlib.import_module(f"{package}.{members[name]}"), name)
+            return getattr(importlib.import_module(f".{members[name]}", package), name)
         if name not in names:
             near = [] if name.startswith("_") else nearest(name, sys.modules[package].__all__, most=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -28,7 +28,7 @@ from rankgrad.experiments.statistics import holm
 from rankgrad.metrics import read_qrels, read_run, write_run
 from rankgrad.text import BiEncoderRanker, CrossEncoderRanker, TextSettings, candidate_lists, folds, fuse, to_run
 from rankgrad.text.encoder_files import replace_encoder, settle_encoder
-from rankgrad.text.training import _TextRun
+from rankgrad.text.training import TextTraining
 from rankgrad.training import Settings, train
 
 pytest.importorskip("transformers")
@@ -247,15 +247,15 @@ def test_a_query_prints_documents_with_snippets(made, tmp_path):
 def test_an_interrupted_training_resumes_to_the_same_bytes(made, tmp_path, monkeypatch):
     words = ("--encoder", made.encoder, "--fold", 2, "--epochs", 3, *QUICK)
     text("train", made.index, *words, "--out", tmp_path / "whole")
-    validate, calls = _TextRun._validate, []
+    validate, calls = TextTraining.validate, []
 
-    def interrupted(self, row):
-        calls.append(row)
+    def interrupted(self):
+        calls.append(self)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        validate(self, row)
+        return validate(self)
 
-    monkeypatch.setattr(_TextRun, "_validate", interrupted)
+    monkeypatch.setattr(TextTraining, "validate", interrupted)
     done = CliRunner().invoke(app, [*map(str, ("text", "train", made.index, *words, "--out", tmp_path / "a"))])
     assert done.exit_code == 130
     command = re.search(r"Stopped. To resume: rankgrad (.*)", done.output)[1]
@@ -554,7 +554,7 @@ def test_every_setting_is_an_option_with_its_default():
         options = {parameter.name: parameter for parameter in OPTIONS[command].params}
         for field in fields(TextSettings):
             name = "cosine_temperature" if (command, field.name) == ("distil", "temperature") else field.name
-            default = "none" if field.default is None else str(field.default)
+            default = "none" if field.default in (None, ()) else str(field.default)
             default = "listnet:targets=softmax" if (command, name) == ("distil", "loss") else default
             assert name == "encoder" or options[name].help.endswith(f"({default})"), name
 

@@ -8,7 +8,7 @@ import torch
 from paths import ROOT, SHARED
 
 from rankgrad.data import load, open_cache, synthetic, write_cache
-from rankgrad.estimator import Ranker
+from rankgrad.estimators.neural import Ranker
 from rankgrad.metrics import ndcg
 
 

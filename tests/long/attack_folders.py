@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from rankgrad.atomic_files import read_tensors
-from rankgrad.blend_estimator import Blend
 from rankgrad.data import open_cache, read_letor
-from rankgrad.estimator import Ranker
+from rankgrad.estimators.blend import Blend
+from rankgrad.estimators.neural import Ranker
 from rankgrad.models import load as read_model
 from rankgrad.training import NotFinite
 

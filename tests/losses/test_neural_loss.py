@@ -16,11 +16,11 @@ from rankgrad.losses import NeuralLoss, parse_loss
 from rankgrad.losses.neural_loss import SHIPPED
 from rankgrad.losses.surrogate_networks import FORMAT, WEIGHTS, read_network
 from rankgrad.metrics import ndcg
+from rankgrad.run.checkpoint import LAST
 from rankgrad.surrogate import PRIORS, SHAPES, PretrainSpec, draw, fidelity, pretrain
 from rankgrad.surrogate.fidelity import LENGTHS
 from rankgrad.surrogate.pretrain import FIDELITY, RECIPES, lists_of
 from rankgrad.training import Settings, train
-from rankgrad.training.checkpoint import LAST
 
 DATA = SHARED / "data"
 SCORES, LABELS = torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 2.0]])

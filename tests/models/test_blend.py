@@ -14,10 +14,10 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
-from rankgrad.blend_estimator import Blend, blend
 from rankgrad.cli import app
-from rankgrad.estimator import Ranker
-from rankgrad.estimator_base import RowRanker
+from rankgrad.estimators.blend import Blend, blend
+from rankgrad.estimators.neural import Ranker
+from rankgrad.estimators.rows import RowRanker
 from rankgrad.models import load as read_model
 from rankgrad.models.blend import standardise_per_list
 from rankgrad.trees import TreeModel, TreeRanker

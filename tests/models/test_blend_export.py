@@ -8,9 +8,9 @@ from small_trees import grouped, quick, rows
 from typer.testing import CliRunner
 
 from rankgrad import rankers
-from rankgrad.blend_estimator import EstimatorModel
 from rankgrad.cli import app
 from rankgrad.data import Preprocessing, from_arrays
+from rankgrad.estimators.blend import EstimatorModel
 from rankgrad.models.blend import BlendModel
 from rankgrad.training import Model
 from rankgrad.training import export as network_export

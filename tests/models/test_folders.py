@@ -21,7 +21,7 @@ from rankgrad.atomic_files import aside, read_json, read_tensors, write_bytes, w
 from rankgrad.cli import app
 from rankgrad.data import load, read_letor
 from rankgrad.data.cache import CacheError
-from rankgrad.estimator import Ranker
+from rankgrad.estimators.neural import Ranker
 from rankgrad.lock import locked
 from rankgrad.models import load as read_model
 from rankgrad.surrogate import PretrainSpec, pretrain

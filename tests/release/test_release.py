@@ -19,8 +19,8 @@ from paths import ROOT, SHARED
 pytestmark = pytest.mark.long
 
 CORE = ("test_lists.py", "test_specs.py", "losses/test_losses.py", "losses/test_loss_text.py",
-        "rankers/test_rankers.py", "training/test_training.py", "test_estimator.py", "data/test_letor.py",
-        "metrics")  # fmt: skip
+        "rankers/test_rankers.py", "training/test_training.py", "data/test_letor.py",
+        "estimators/test_neural_estimator.py", "metrics")  # fmt: skip
 EXTRAS = ("report", "frames", "trees", "text", "export", "ray")
 
 

@@ -12,11 +12,11 @@ import pytest
 from paths import SHARED
 
 import rankgrad as rg
+from rankgrad.run.checkpoint import data_fingerprint
 from rankgrad.text import candidate_lists
 from rankgrad.text.collection import Collection, Texts
 from rankgrad.text.formats import ir_datasets as adapter
 from rankgrad.text.formats import trec
-from rankgrad.training.checkpoint import data_fingerprint
 
 DATA = SHARED / "data"
 needs_data = pytest.mark.skipif(not (DATA / "cranfield").is_dir(), reason="needs ../shared/data")

@@ -8,7 +8,7 @@ import torch
 from rankgrad.data import load
 from rankgrad.training import Settings, train
 from rankgrad.training.cuda_graphs import GraphStep, buffer_size
-from rankgrad.training.loop import _TrainingRun
+from rankgrad.training.loop import NeuralTraining
 from rankgrad.training.objective import EagerStep
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -35,7 +35,7 @@ def test_recorded_steps_do_what_ordinary_ones_do(case, monkeypatch):
     lists = load("synthetic:lists=203,features=10")
     settings = Settings(**case, epochs=3, batch_size=16, device="cuda")
     recorded = train(settings, lists.train, lists.validation)
-    monkeypatch.setattr(_TrainingRun, "_stepper", ordinary)
+    monkeypatch.setattr(NeuralTraining, "_stepper", ordinary)
     expected = train(settings, lists.train, lists.validation)
     # The last bias has no gradient but rounding, which Adam enlarges; all scores of a list move with it.
     wide = 3e-2 if settings.precision == "bf16" else 2e-3

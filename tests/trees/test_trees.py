@@ -13,7 +13,7 @@ from small_trees import FRAMEWORKS, QID, X, Y, every_framework, quick, rows
 
 from rankgrad import losses
 from rankgrad.trees import TreeRanker
-from rankgrad.trees.settings import tree_ranker as spelled
+from rankgrad.trees.settings import spelled_settings, tree_spec
 
 NATIVE = [
     ("lightgbm", "native:lambdarank"), ("lightgbm", "native:rank_xendcg"), ("xgboost", "native:rank:ndcg"),
@@ -109,12 +109,13 @@ def test_history_has_what_was_learned_after_each_tree():
 def test_settings_as_text_are_those_of_the_ranker(framework):
     given = FRAMEWORKS[framework]
     text = f"{framework}:{','.join(f'{name}={value}' for name, value in given.items())}"
-    made = spelled({"model": text, "loss": "softmax", "trees": 7})
-    assert made.get_params() == TreeRanker(framework, "softmax", trees=7, **given).get_params()
+    made = spelled_settings({"model": text, "loss": "softmax", "trees": 7})
+    assert tree_spec(made) == TreeRanker(framework, "softmax", trees=7, **given).plan()
+    assert tree_spec({}) == TreeRanker().plan()  # the same defaults
     with pytest.raises(ValueError, match="max_bin must be given only once, but model also has max_bin=63; got 15"):
-        spelled({"model": f"{framework}:max_bin=63", "max_bin": 15})
+        tree_spec(spelled_settings({"model": f"{framework}:max_bin=63", "max_bin": 15}))
     with pytest.raises(ValueError, match="model must have no cutoff"):
-        spelled({"model": f"{framework}@5"})
+        tree_spec(spelled_settings({"model": f"{framework}@5"}))
 
 
 @every_framework
@@ -163,7 +164,7 @@ def test_an_alias_and_its_own_name_are_one_error():
     with pytest.raises(ValueError, match="seed must be given only once"):
         TreeRanker().set_params(random_state=1, seed=2)
     with pytest.raises(ValueError, match="n_estimators must be given as trees; got n_estimators=5"):
-        spelled({"model": "lightgbm:n_estimators=5"})  # recipes and searches add `trees`
+        tree_spec(spelled_settings({"model": "lightgbm:n_estimators=5"}))  # recipes and searches add `trees`
 
 
 def test_a_grid_of_the_frameworks_names():

@@ -101,7 +101,7 @@ def test_callbacks_see_each_tree_and_may_end_the_training(framework):
 def test_a_bar_of_trees(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of it
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr("rankgrad.training.loggers._on_terminal", lambda: True)
+    monkeypatch.setattr("rankgrad.run.log._on_terminal", lambda: True)
     boost(plan("lightgbm", trees=3), TRAIN, HELD)
     told = capsys.readouterr().err
     assert "tree 3/3" in told

@@ -122,7 +122,7 @@ def test_threads_of_pytorch_and_lightgbm_get_along():
 
 
 def test_importing_loads_no_framework():
-    imports = "import sys, rankgrad.trees, rankgrad.blend_estimator"
+    imports = "import sys, rankgrad.trees, rankgrad.estimators.blend"
     program = f"{imports}; print([n for n in ('lightgbm', 'xgboost') if n in sys.modules])"
     done = finished(code=program)
     assert done.stdout.strip() == "[]", done.stderr

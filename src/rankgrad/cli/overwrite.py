@@ -125,7 +125,7 @@ def _is_run(out: Path) -> bool:
     """Return True if the folder contains a model, a run, a search or a checkpoint of rankgrad."""
     from rankgrad.atomic_files import read_json, read_tensors
     from rankgrad.models.folder import read_config
-    from rankgrad.training.checkpoint import LAST
+    from rankgrad.run.checkpoint import LAST
 
     def settings(path: Path) -> object:
         return read_json(path)["settings"]

@@ -42,9 +42,9 @@ def pretrain_loss(
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import check_overwrite, remove_run
     from rankgrad.cli.progress import Progress
+    from rankgrad.run.checkpoint import LAST
     from rankgrad.surrogate import PretrainSpec, fidelity, pretrain
     from rankgrad.surrogate.pretrain import keep_fidelity
-    from rankgrad.training.checkpoint import LAST
 
     plan = PretrainSpec(form, grades, lists, epochs, batch, seed)
 

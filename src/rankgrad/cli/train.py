@@ -132,7 +132,7 @@ def train(
     from rankgrad.cli.data_source import DataSource
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.shared_options import one_line
-    from rankgrad.models.protocol import NotFinite
+    from rankgrad.run import NotFinite
 
     console = messages(as_json)
     given = {**_given(context), **dict(pair("set", text, parse_value) for text in others or ())}
@@ -301,7 +301,7 @@ def _run(
     from rankgrad.cli.shared_options import detail, options
     from rankgrad.data.inspection_checks import warn_shared
     from rankgrad.models.registry import load
-    from rankgrad.training.loggers import row_text
+    from rankgrad.run.log import row_text
 
     with telling(f"reading {source.data}"):
         whole = source.read()

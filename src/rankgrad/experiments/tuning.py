@@ -17,10 +17,11 @@ from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.metrics import parse_metric
-from rankgrad.models.protocol import NotFinite, RankerKind
+from rankgrad.models.protocol import RankerKind
 from rankgrad.models.registry import kind_of, kind_or_default
 from rankgrad.models.search_space import boundary_values, draws
 from rankgrad.parallel.process_pool import Runner, Task
+from rankgrad.run import NotFinite
 
 SHARE = 3  # the best third of the trials is trained further, up to three times as many epochs or trees
 _HALVINGS, _LEAST = 2, 3  # maximum number of halvings; minimum number of epochs or trees in the first round

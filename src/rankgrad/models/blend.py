@@ -20,8 +20,9 @@ from rankgrad.errors import bad_value
 from rankgrad.models.aligned_model import aligned
 from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config, read_metrics, write_config, write_metrics
-from rankgrad.models.protocol import Callback, Contributions, Exported, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Contributions, Exported, Listing, RankerKind, TrainedModel
 from rankgrad.models.registry import load
+from rankgrad.run import Callback
 from rankgrad.spec import known_options, spell
 
 KIND = "blend"

@@ -10,11 +10,12 @@ from typing import Any, cast
 from rankgrad import rankers
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value, collected, problems_of
-from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
+from rankgrad.run import Callback
+from rankgrad.run.checkpoint import LAST
 from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
-from rankgrad.training.checkpoint import LAST
 from rankgrad.training.model import WEIGHTS
 from rankgrad.training.settings import SettingsError
 
@@ -94,7 +95,7 @@ class NeuralKind(RankerKind):
 
     def fit(
         self,
-        settings: Mapping[str, Any],
+        settings: Any,
         train: Dataset,
         validation: Dataset | None = None,
         *,
@@ -117,7 +118,7 @@ class NeuralKind(RankerKind):
             init_model: neural model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = Settings.of(dict(settings))
+        checked = Settings.of(settings)
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
         held = None if validation is None else validation.without_numbers()
         return _train(checked, train.without_numbers(), held, **options, init_model=cast(Model | None, init_model))

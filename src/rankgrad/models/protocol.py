@@ -5,7 +5,7 @@ The command line and experiments use rankers only through these two classes. `ra
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,15 +23,13 @@ from rankgrad.data.tables.errors import warn_empty
 from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation
 from rankgrad.models.folder import CONFIG
+from rankgrad.run import Callback
 
 if TYPE_CHECKING:
     from rankgrad.models.calibration import Calibration
     from rankgrad.models.explanation import ListExplanation
     from rankgrad.models.feature_importance import FeatureImportance
     from rankgrad.models.reliability import Reliability
-
-# Function that is called with the log row of each epoch or tree. If it returns a true value, the training ends.
-Callback = Callable[[dict[str, Any]], Any]
 
 EXPORT_TOLERANCE = 1e-5  # maximum difference between the scores of an exported file and of its model
 
@@ -265,10 +263,6 @@ class TrainedModel(ABC):
         return 0
 
 
-class NotFinite(ArithmeticError):
-    """Error in training: the loss or the scores are NaN or infinite. The message names the last good checkpoint."""
-
-
 class Listing(NamedTuple):
     """A line of `rankgrad list models`."""
 
@@ -331,7 +325,7 @@ class RankerKind(ABC):
     @abstractmethod
     def fit(
         self,
-        settings: Mapping[str, Any],
+        settings: Any,
         train: Dataset,
         validation: Dataset | None = None,
         *,
@@ -344,7 +338,7 @@ class RankerKind(ABC):
         """Train a ranker.
 
         Args:
-            settings: settings that `check` accepts.
+            settings: settings by name that `check` accepts; the built-in kinds also take an object with their settings.
             train: training lists.
             validation: validation lists, by which the best number of epochs or trees is chosen.
             out: folder for the model, and for checkpoints if the kind has them; None to write nothing.

@@ -9,13 +9,14 @@ from typing import Any, cast
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.run import Callback
+from rankgrad.run.checkpoint import LAST
 from rankgrad.spec import spell
 from rankgrad.text.encoder_files import ENCODER, need_package
 from rankgrad.text.model import KIND, TextModel
 from rankgrad.text.settings import TextSettings
 from rankgrad.text.training import train_text
-from rankgrad.training.checkpoint import LAST
 
 SPACE: dict[str, Any] = {
     "lr": {"low": 5e-6, "high": 1e-4, "log": True},
@@ -80,7 +81,7 @@ class TextKind(RankerKind):
 
     def fit(
         self,
-        settings: Mapping[str, Any],
+        settings: Any,
         train: Dataset,
         validation: Dataset | None = None,
         *,
@@ -103,7 +104,7 @@ class TextKind(RankerKind):
             init_model: text model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = TextSettings.of({"model": self.name, **settings})
+        checked = TextSettings.of(settings if isinstance(settings, TextSettings) else {"model": self.name, **settings})
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
         return train_text(checked, train, validation, **options, init_model=cast(TextModel | None, init_model))
 

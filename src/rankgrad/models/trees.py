@@ -8,7 +8,8 @@ from typing import Any
 
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value, name_settings
-from rankgrad.models.protocol import Callback, Listing, RankerKind, TrainedModel
+from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
+from rankgrad.run import Callback
 
 _LIGHTGBM: dict[str, Any] = {
     "learning_rate": {"low": 0.02, "high": 0.3, "log": True},
@@ -66,7 +67,7 @@ class TreeKind(RankerKind):
 
     def fit(
         self,
-        settings: Mapping[str, Any],
+        settings: Any,
         train: Dataset,
         validation: Dataset | None = None,
         *,
@@ -213,7 +214,7 @@ class TreeKind(RankerKind):
         Args:
             folder: folder to check.
         """
-        from rankgrad.training.checkpoint import LAST
+        from rankgrad.run.checkpoint import LAST
 
         return (folder / LAST).is_file()
 
@@ -227,10 +228,10 @@ class TreeKind(RankerKind):
 
         return {self.name: str(import_framework(self.name).__version__)}
 
-    def _plan(self, settings: Mapping[str, Any]) -> Any:
-        from rankgrad.trees.settings import tree_ranker
+    def _plan(self, settings: Any) -> Any:
+        from rankgrad.trees.settings import TreeSpec, spelled_settings, tree_spec
 
-        return tree_ranker(settings).plan()
+        return settings if isinstance(settings, TreeSpec) else tree_spec(spelled_settings(settings))
 
 
 _TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the command line that trees also have

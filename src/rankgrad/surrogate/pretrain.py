@@ -16,8 +16,8 @@ from rankgrad.errors import bad_value, first_line, one_of
 from rankgrad.lock import locked
 from rankgrad.losses.surrogate_networks import FORMAT, VERSION, WEIGHTS, make_network
 from rankgrad.metrics import dcg, ndcg
+from rankgrad.run.checkpoint import LAST
 from rankgrad.surrogate.generated_lists import PRIORS, draw
-from rankgrad.training.checkpoint import LAST
 from rankgrad.training.optimisers import load_state, schedule, set_rate, state_tensors
 
 FIDELITY = "fidelity.json"

@@ -1,6 +1,6 @@
 """Settings for the training of a text ranker. Their names are the same in Python, recipes and commands."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,7 +12,14 @@ from rankgrad.text.encoder_files import STATIC, check_encoder
 from rankgrad.text.list_sampling import SAMPLINGS
 from rankgrad.text.token_inputs import PASSAGES
 from rankgrad.training.optimisers import check_optimiser, check_schedule
-from rankgrad.training.settings import PRECISIONS, SettingsError, check_number
+from rankgrad.training.settings import (
+    PRECISIONS,
+    SettingsError,
+    check_decay,
+    check_number,
+    check_trackers,
+    with_trackers,
+)
 
 MODELS = ("bi_encoder", "cross_encoder")
 
@@ -54,6 +61,9 @@ class TextSettings:
     seed: int = 0  # random seed
     device: str = "auto"  # auto, cpu, cuda or cuda:N
     precision: str = "fp32"  # fp32 or bf16
+    ema: float = 0.0  # decay of the moving average of the weights; the model has the averaged weights; 0: no average
+    save_steps: int | None = None  # number of steps between checkpoints; None: only one checkpoint per epoch
+    trackers: tuple[str, ...] = ()  # additional logs: tensorboard, mlflow, wandb
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -61,20 +71,23 @@ class TextSettings:
         return tuple(field.name for field in fields(cls))
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> "TextSettings":
+    def of(cls, values: "Mapping[str, Any] | TextSettings") -> "TextSettings":
         """Make settings of a text ranker from a mapping. For an unknown name, the error shows similar names.
 
         Args:
-            values: settings by name.
+            values: settings by name; or settings, which are returned.
         """
+        if isinstance(values, TextSettings):
+            return values
         known_options("a text ranker", values, cls.names())
-        return cls(**values)
+        return cls(**with_trackers(values))
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings of a text ranker as JSON values; an object is described as `own:module.name`."""
         values = {name: getattr(self, name) for name in self.names()}
         described = {"encoder": str(self.encoder), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
-        return {**values, **described}
+        added = {name: values.pop(name) for name in ("ema", "save_steps", "trackers")}  # not in version 0.2
+        return {**values, **described, **{name: value for name, value in added.items() if value}}
 
     def check(self, *, files: bool = True) -> None:
         """Check the settings of a text ranker, and raise one error that contains all problems.
@@ -100,12 +113,14 @@ class TextSettings:
         yield lambda: one_of("device", str(self.device).partition(":")[0], ("auto", "cpu", "cuda"))
         yield lambda: one_of("precision", self.precision, [name for name in PRECISIONS if name != "fp16"])
         yield lambda: check_number("max_length", self.max_length, whole=True, least=8)
-        whole = ("epochs", "batch_size", "list_size", "accumulation", "max_document", "chunk", "patience")
-        optional = ("list_size", "max_document", "patience", "head_lr", "loss_lr", "clip")
+        whole = ("epochs", "batch_size", "list_size", "accumulation", "max_document", "chunk", "patience", "save_steps")
+        optional = ("list_size", "max_document", "patience", "save_steps", "head_lr", "loss_lr", "clip")
         for name in whole:
             yield lambda name=name: check_number(  # type: ignore[misc]
                 name, getattr(self, name), whole=True, least=1, optional=name in optional
             )
+        yield lambda: check_trackers(self.trackers)
+        yield lambda: check_decay(self.ema)
         yield lambda: check_number("seed", self.seed, whole=True, least=0)
         for name in ("weight_decay", "warmup"):
             yield lambda name=name: check_number(name, getattr(self, name), least=0)  # type: ignore[misc]

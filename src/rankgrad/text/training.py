@@ -1,26 +1,22 @@
 """Train a text ranker on the lists of a text data set, with any loss of `rankgrad.losses`."""
 
+import math
 import os
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rankgrad.atomic_files import check_plain
 from rankgrad.data import Dataset
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_value
-from rankgrad.lock import locked
 from rankgrad.losses.custom import as_loss
-from rankgrad.metrics.custom import as_metric
-from rankgrad.models.protocol import Callback, NotFinite
+from rankgrad.run import Callback, NotFinite, run
+from rankgrad.run.loop import OneProcess, TrainingLoop
 from rankgrad.text.collection import collection_of
 from rankgrad.text.list_sampling import training_steps
 from rankgrad.text.model import TextModel, pairs_of
@@ -28,11 +24,11 @@ from rankgrad.text.network import TextNetwork
 from rankgrad.text.network_from_settings import build_network
 from rankgrad.text.settings import TextSettings
 from rankgrad.training.batch_schedule import StepLists
-from rankgrad.training.checkpoint import LAST, Checkpoint, RunState, run_id
+from rankgrad.training.checkpoint import run_id
 from rankgrad.training.devices import chosen_device
-from rankgrad.training.loggers import JsonLines, ProgressBar
+from rankgrad.training.epochs import EpochTraining
 from rankgrad.training.objective import checked_weights
-from rankgrad.training.optimisers import check_optimiser, plateau, schedule, set_rate
+from rankgrad.training.optimisers import check_optimiser
 
 Groups = list[dict[str, Any]]
 
@@ -68,20 +64,8 @@ def train_text(
     texts = settings.to_json()
     validation = useful_validation(validation, texts["metric"])
     check_training_labels(data, texts["loss"], None if validation is None else texts["metric"])
-    folder = None if out is None else Path(out)
-    if folder is not None and not resume and (folder / LAST).exists():
-        bad_value(str(folder), "be a new folder, unless the run is resumed", "a folder that already contains a run")
-    device = chosen_device(settings.device)
-    with ExitStack() as stack:
-        if folder is not None:
-            stack.enter_context(locked(folder, again=True))
-            check_plain(folder)
-        stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
-        listed: list[Callback] = [callbacks] if callable(callbacks) else list(callbacks)
-        run = _TextRun(settings, data, validation, folder, resume, device, listed, init_model)
-        run.bar = ProgressBar(settings.epochs, run.metric_text, progress)
-        stack.callback(run.bar.close)
-        return run.go()
+    training = TextTraining(settings, data, validation, init_model)
+    return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
 
 def parameter_groups(network: TextNetwork, loss: nn.Module, settings: TextSettings) -> Groups:
@@ -105,86 +89,66 @@ def parameter_groups(network: TextNetwork, loss: nn.Module, settings: TextSettin
     return [group for group in groups if group["params"]]
 
 
-class _Objective(nn.Module):
-    """Network and loss as one module, so that a checkpoint contains both."""
+class NetworkWithLoss(nn.Module):
+    """Text network and loss as one module, so that a checkpoint contains both."""
 
     def __init__(self, network: TextNetwork, loss: Any) -> None:
         super().__init__()
         self.network, self.loss = network, loss
 
 
-class _TextRun:
-    bar: ProgressBar
+class TextTraining(EpochTraining):
+    """The training of a text ranker."""
+
+    folder: Path | None
+    kept: dict[str, Tensor] | None = None  # weights of the best epoch
 
     def __init__(
-        self,
-        settings: TextSettings,
-        data: Dataset,
-        validation: Dataset | None,
-        folder: Path | None,
-        resume: bool,
-        device: torch.device,
-        callbacks: list[Callback],
-        init_model: TextModel | None,
+        self, settings: TextSettings, data: Dataset, validation: Dataset | None, init_model: TextModel | None
     ) -> None:
-        self.settings, self.data, self.folder, self.device = settings, data, folder, device
-        self.callbacks, self.state, self.stopped = callbacks, RunState(), False
+        validation = None if validation is None or not len(validation) else validation
+        super().__init__(settings, data, validation, OneProcess(chosen_device(settings.device)))
+        self.init_model, self.device = init_model, self.processes.device
+
+    def start(self, folder: Path | None, resume: bool) -> None:
+        """Make network, loss and optimiser; see `Trainable.start`.
+
+        Args:
+            folder: folder of the run, or None.
+            resume: True to resume from the checkpoint in the folder, if there is one.
+        """
+        settings, init_model, device = self.settings, self.init_model, self.device
+        self.folder = folder
         init_hash = None if init_model is None else init_model.weights_hash()
-        alone = SimpleNamespace(device=device, global_rank=0, world_size=1)
-        self.checkpoint = None
-        if folder is not None:
-            self.checkpoint = Checkpoint(folder, settings, data, alone, init_hash)  # type: ignore[arg-type]
-        resumed = self.checkpoint is not None and resume and self.checkpoint.path.exists()
-        if self.checkpoint is not None and resumed:
-            self.state = self.checkpoint.read()
+        self.find_checkpoint(folder, resume, init_hash)
         torch.manual_seed(settings.seed)
         network = build_network(settings)
         if init_model is not None:
             network.load_state_dict(init_model.network.state_dict())
-        self.network = network.to(device).use(collection_of(data))
+        self.network = network.to(device).use(collection_of(self.data))
         if settings.checkpointing:
             self.network.checkpoint_layers()
         self.loss = as_loss(settings.loss).to(device)
-        self.weights = checked_weights(data.weights, data, self.loss)
-        self.objective = _Objective(self.network, self.loss)
+        self.weights = checked_weights(self.data.weights, self.data, self.loss)
+        self.objective = NetworkWithLoss(self.network, self.loss)
         kind, options = check_optimiser(settings.optimiser)
         if device.type == "cuda" and kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
             options |= {"fused": True}
         self.optimiser = kind(parameter_groups(self.network, self.loss, settings), **options)
-        self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
-        texts = settings.to_json()
-        self.metric, self.metric_text = as_metric(settings.metric), texts["metric"]
-        self.validation = None if validation is None or not len(validation) else validation
-        run = run_id(settings, data, init_hash)  # type: ignore[arg-type]
-        self.model = TextModel(self.network, texts, run=run)
-        self.model.features, self.model.feature_names = data.features.shape[1], data.feature_names
-        self.kept: dict[str, Tensor] | None = None
-        self.log = None if folder is None else JsonLines(folder)
+        self.optimisers = {"optimiser": self.optimiser}
+        self.model = TextModel(self.network, self.settings_json, run=run_id(settings, self.data, init_hash))
+        self.model.features, self.model.feature_names = self.data.features.shape[1], self.data.feature_names
         torch.manual_seed(settings.seed)
-        if self.checkpoint is not None:
-            if resumed:
-                self.checkpoint.load(self.objective, {"optimiser": self.optimiser}, None, None)
-            assert self.log is not None
-            self.log.truncate(self.state.log_bytes)
+        self.average = self.new_average()
+        self.restore()
 
-    def go(self) -> TextModel:
-        """Run the remaining epochs, and return the text model."""
-        state, patience = self.state, self.settings.patience
-        while state.epoch < self.settings.epochs and not (patience and state.stale >= patience) and not self.stopped:
-            self._epoch()
-        if self.kept is not None:
-            self.network.load_state_dict(self.kept)
-        elif self.folder is not None and state.epoch:  # a finished run was resumed, or the best epoch is in the past
-            model = TextModel.load(self.folder, self.device)
-            model.network.use(collection_of(self.data))
-            self.model = model
-        self.model.history = state.history
-        self.network.eval()
-        return self.model
+    def train(self, loop: TrainingLoop) -> dict[str, Any]:
+        """Train one epoch; see `Trainable.train`.
 
-    def _epoch(self) -> None:
-        state, settings, began = self.state, self.settings, time.perf_counter()
-        labels = np.asarray(self.data.labels)
+        Args:
+            loop: the loop of the run.
+        """
+        state, settings, labels = self.state, self.settings, np.asarray(self.data.labels)
         steps = training_steps(
             labels,
             self.data.offsets,
@@ -197,31 +161,17 @@ class _TextRun:
         if not steps:
             bad_value("data", "contain a list whose labels differ", f"none in {len(self.data)} lists")
         self.objective.train()
-        state.loss, state.lists = 0.0, 0
-        for place, batches in enumerate(_groups(steps, settings.accumulation)):
-            now = state.epoch + min(1.0, (place + 1) * settings.accumulation / len(steps))
-            set_rate(self.optimiser, self.rate(now, state.plateau))
+        groups = [steps[start : start + settings.accumulation] for start in range(0, len(steps), settings.accumulation)]
+        for batches in groups[state.step :]:
+            now = state.epoch + min(1.0, (state.step + 1) * settings.accumulation / len(steps))
+            self.set_rates(now)
             self._step(batches, labels)
-            self.bar.at(now, state.loss / max(1, state.lists), state.best, self.loss.learned())
-        if state.first is None and state.lists:
-            state.first = state.loss / state.lists
-        trained = time.perf_counter() - began
-        row: dict[str, Any] = {"epoch": state.epoch + 1, "loss": state.loss / max(1, state.lists)}
-        self._validate(row)
-        rate = float(self.optimiser.param_groups[0]["lr"])
-        row |= {"lr": rate, **self.loss.learned(), "seconds": round(trained, 4)}
-        row["judge_seconds"] = round(time.perf_counter() - began - trained, 4)
-        state.history.append(row)
-        state.epoch, state.loss, state.lists = state.epoch + 1, 0.0, 0
-        state.plateau = plateau(settings.schedule, state.plateau, state.stale)
-        state.seconds += time.perf_counter() - began
-        if self.log is not None and self.checkpoint is not None:
-            self.log.epoch(row)
-            state.log_bytes = self.log.length
-            self.checkpoint.save(state, self.objective, {"optimiser": self.optimiser}, None, None)
-        self.bar.epoch(row)
-        answers = [bool(callback(dict(row))) for callback in self.callbacks]  # all are called
-        self.stopped = any(answers)
+            state.step += 1
+            state.first = self.mean_loss() if state.first is None else state.first
+            loop.show(now, self.mean_loss())
+            if self.saves_at(state.step, len(groups)):
+                loop.save()
+        return {"loss": self.mean_loss()}
 
     def _step(self, batches: list[StepLists], labels: Any) -> None:
         """Do one step of the text ranker's optimiser, with the gradient of the mean loss over all lists of the step."""
@@ -248,30 +198,35 @@ class _TextRun:
             parameters = [each for group in self.optimiser.param_groups for each in group["params"]]
             nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         self.optimiser.step()
+        if self.average is not None:
+            self.average.update()
 
-    def _validate(self, row: dict[str, Any]) -> None:
-        """Compute the text ranker's validation metric. Store the best epoch's weights in memory and in a folder."""
-        state, better = self.state, True
-        if self.validation is not None:
+    def validate(self) -> float | None:
+        """Return the metric of the current weights; see `Trainable.validate`."""
+        if self.validation is None:
+            return None
+        with self.averaged():
             scores = self.model.score_lists(self.validation)
-            self.network.use(collection_of(self.data))  # the validation lists may be of another collection
-            value = evaluate_lists(scores, self.validation, [self.metric], bootstrap=0).means[self.metric_text]
-            sign = 1 if self.metric.higher_is_better else -1
-            better = state.best is None or sign * value > sign * state.best
-            row[self.metric_text] = value
-            state.best = value if better else state.best
-        state.stale = 0 if better else state.stale + 1
-        if not better:
-            return
-        state.best_epoch = state.epoch + 1
-        self.kept = {name: tensor.detach().cpu().clone() for name, tensor in self.network.state_dict().items()}
-        found = {} if state.best is None else {"validation": {self.metric_text: state.best}}
-        learned = self.loss.learned()
-        self.model.metrics = {"epoch": state.best_epoch, **found, **({"loss": learned} if learned else {})}
-        if self.folder is not None:
-            self.model.save(self.folder)
+        self.network.use(collection_of(self.data))  # the validation lists may be of another collection
+        found = evaluate_lists(scores, self.validation, [self.settings.metric], bootstrap=0)
+        values = found.values[self.metric]
+        return found.means[self.metric] if np.isfinite(values).any() else math.nan
 
+    def keep(self) -> None:
+        """Keep the weights of the best epoch in memory and in a folder."""
+        with self.averaged():
+            self.kept = {name: tensor.detach().cpu().clone() for name, tensor in self.network.state_dict().items()}
+            self.model.metrics = self.results()
+            if self.folder is not None:
+                self.model.save(self.folder)
 
-def _groups(steps: list[StepLists], size: int) -> Iterator[list[StepLists]]:
-    for start in range(0, len(steps), size):
-        yield steps[start : start + size]
+    def result(self) -> TextModel:
+        """Return the text model with the weights of the best epoch."""
+        if self.kept is not None:
+            self.network.load_state_dict(self.kept)
+        elif self.folder is not None and self.state.epoch:  # a finished run was resumed
+            self.model = TextModel.load(self.folder, self.device)
+            self.model.network.use(collection_of(self.data))
+        self.model.history = self.state.history
+        self.network.eval()
+        return self.model

@@ -4,9 +4,8 @@ import dataclasses
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,35 +14,14 @@ from torch import Tensor, nn
 
 from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
-from rankgrad.data.sparse_rows import dense
-from rankgrad.errors import bad_value, first_line
+from rankgrad.errors import bad_value
+from rankgrad.run.checkpoint import LAST, check_settings, data_fingerprint, refuse_checkpoint
+from rankgrad.run.state import RunState, checked_state
 from rankgrad.training.optimisers import MovingAverage, load_state, state_tensors
 from rankgrad.training.settings import Settings
 
-LAST = "last.safetensors"
 # Settings that may change when a run is resumed, because they do not affect the result of a step.
 _FREE = ("epochs", "patience", "data_on", "save_steps", "trackers", "device")
-
-_ROW = ("epoch", "loss", "seconds", "judge_seconds")  # keys of each row of the history
-
-
-@dataclass
-class RunState:
-    """The state of a neural training run, without its tensors."""
-
-    epoch: int = 0  # the current epoch, from 0
-    step: int = 0  # number of completed steps in this epoch
-    loss: float = 0.0  # sum of the losses of all lists in these steps
-    lists: int = 0  # number of lists in these steps
-    seconds: float = 0.0  # training time so far
-    best: float | None = None  # best metric so far
-    best_epoch: int | None = None  # epoch with the best metric, from 1
-    stale: int = 0  # number of epochs since the best epoch
-    first: float | None = None  # mean loss of the first step
-    plateau: float = 1.0  # factor by which the schedule `plateau` multiplies the learning rate
-    log_bytes: int = 0  # length of log.jsonl in bytes when the checkpoint was written
-    history: list[dict[str, Any]] = field(default_factory=list)
-    done: bool = False
 
 
 class Checkpoint:
@@ -110,7 +88,7 @@ class Checkpoint:
         self._found = read_tensors(self.path)
         try:
             self._compare(self._found[1])
-            state = _checked_state(RunState(**self._found[1]["state"]))
+            state = checked_state(self._found[1]["state"])
         except (KeyError, TypeError, AttributeError) as error:
             refuse_checkpoint(self.path, error)
         self.run = self._found[1].get("run", "")  # a checkpoint of version 0.1 has no identifier
@@ -162,10 +140,7 @@ class Checkpoint:
         return torch.stack(every)
 
     def _compare(self, facts: dict[str, Any]) -> None:
-        for name, now in self.settings.items():
-            then = facts["settings"].get(name)
-            if name not in _FREE and then != now:
-                bad_value(name, f"be {then!r}, to resume {self.path.parent}", repr(now))
+        check_settings(self.settings, facts["settings"], _FREE, self.path.parent)
         if facts["data"] != self.data:
             bad_value("data", f"equal the data of the run, {facts['data']}, to resume {self.path.parent}", self.data)
         then = facts.get("weights", self.weights)  # an older checkpoint does not contain the checksum
@@ -176,20 +151,6 @@ class Checkpoint:
         if facts.get("init_model") != self.init_hash:
             must = f"be the model that the run started from, to resume {self.path.parent}"
             bad_value("init_model", must, "None" if self.init_hash is None else "a different model")
-
-
-def _checked_state(state: RunState) -> RunState:
-    """Check the types of all values in a checkpoint of a neural run, because the file may be damaged."""
-    for name, value in dataclasses.asdict(state).items():
-        if name == "history" or (value is None and name in ("best", "best_epoch", "first")):
-            continue
-        counts = name in ("epoch", "step", "lists", "stale", "log_bytes", "best_epoch")
-        if not isinstance(value, int if counts else int | float) or (counts and value < 0):
-            raise TypeError(f"wrong value of {name}: {value!r}")
-    for row in state.history if isinstance(state.history, list) else [None]:
-        if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in _ROW):
-            raise TypeError(f"wrong row of the history: {row!r}")
-    return state
 
 
 def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> str:
@@ -205,33 +166,6 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
     fixed = {name: value for name, value in settings.to_json().items() if name not in _FREE}
     facts = [fixed, data_fingerprint(data), *([] if init_hash is None else [init_hash])]
     return hash_of(json.dumps(facts, sort_keys=True).encode())[:16]
-
-
-def data_fingerprint(data: Dataset) -> dict[str, Any]:
-    """Return the sizes and a checksum of the data set of a run.
-
-    These values show if a run is resumed with a different data set. The checksum includes all offsets and labels, but
-    only a sample of the features. For a text data set, the result also contains a hash of the texts.
-    """
-    documents = len(data.labels)
-    rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
-    sample = dense(data.matrix[rows]) if documents else np.zeros(0)
-    content = zlib.crc32(np.ascontiguousarray(data.offsets).tobytes())
-    for array in (data.labels, sample):
-        content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)
-    sizes = {"lists": len(data), "documents": documents, "features": data.matrix.shape[1], "content": content}
-    return sizes if data.texts is None else {**sizes, "texts": data.texts.content_hash}
-
-
-def refuse_checkpoint(path: Path, error: Exception) -> NoReturn:
-    """Raise an error about a file that is not the checkpoint of a run.
-
-    Args:
-        path: path of the file.
-        error: error that the reading of the file raised.
-    """
-    must = "must be a checkpoint of this run (otherwise, train again in a new folder)"
-    raise ValueError(f"{path} {must}; got: {first_line(error)}") from error
 
 
 def _weights_checksum(weights: Any) -> int | None:

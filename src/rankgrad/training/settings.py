@@ -1,6 +1,6 @@
 """The settings of a neural training run. The names are the same in Python, on the command line and in recipes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -69,15 +69,16 @@ class Settings:
         return tuple(field.name for field in fields(cls))
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> "Settings":
+    def of(cls, values: "Mapping[str, Any] | Settings") -> "Settings":
         """Make settings from a mapping. If a name is unknown, the error shows similar names.
 
         Args:
-            values: settings by name.
+            values: settings by name; or settings, which are returned.
         """
+        if isinstance(values, Settings):
+            return values
         known_options("a run", values, cls.names())
-        trackers = values.get("trackers") or ()
-        return cls(**{**values, "trackers": tuple([trackers] if isinstance(trackers, str) else trackers)})
+        return cls(**with_trackers(values))
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values. Instead of an object, the result contains the text `own:module.name`."""
@@ -108,22 +109,51 @@ class Settings:
         yield lambda: one_of("device", _text("device", self.device).partition(":")[0], ("auto", "cpu", "cuda"))
         yield lambda: one_of("precision", self.precision, PRECISIONS)
         yield lambda: one_of("data_on", self.data_on, ("auto", "device", "stream"))
-        for tracker in self.trackers or ():
-            yield lambda tracker=tracker: one_of("trackers", tracker, TRACKERS)  # type: ignore[misc]
+        yield lambda: check_trackers(self.trackers)
         for name in ("epochs", "batch_size", "batch_documents", "list_size", "patience", "save_steps"):
             yield lambda name=name: self._check_number(name, whole=True, least=1)  # type: ignore[misc]
         yield lambda: self._check_number("seed", whole=True, least=0)
-        for name in ("weight_decay", "warmup", "ema"):
+        for name in ("weight_decay", "warmup"):
             yield lambda name=name: self._check_number(name, least=0)  # type: ignore[misc]
         for name in ("lr", "loss_lr", "clip"):
             yield lambda name=name: self._check_number(name)  # type: ignore[misc]
-        if isinstance(self.ema, int | float) and self.ema >= 1:
-            yield lambda: bad_value("ema", "be below 1", self.ema)
+        yield lambda: check_decay(self.ema)
         if self.list_size is not None and self.list_size == 1:
             yield lambda: bad_value("list_size", "be at least 2, because a loss compares documents", 1)
 
     def _check_number(self, name: str, **limits: Any) -> None:
         check_number(name, getattr(self, name), **limits, optional=name in _OPTIONAL)
+
+
+def with_trackers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the names of the trackers as a tuple. They may be one name or a list, as in JSON.
+
+    Args:
+        values: settings by name.
+    """
+    trackers = values.get("trackers") or ()
+    return {**values, "trackers": tuple([trackers] if isinstance(trackers, str) else trackers)}
+
+
+def check_trackers(trackers: Iterable[str] | None) -> None:
+    """Check the names of the trackers of a run.
+
+    Args:
+        trackers: names.
+    """
+    for tracker in trackers or ():
+        one_of("trackers", tracker, TRACKERS)
+
+
+def check_decay(ema: Any) -> None:
+    """Check the setting `ema`, the decay of a moving average.
+
+    Args:
+        ema: value of the setting.
+    """
+    check_number("ema", ema, least=0)
+    if ema >= 1:
+        bad_value("ema", "be below 1", ema)
 
 
 def _text(name: str, value: Any) -> str:

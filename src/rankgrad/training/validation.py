@@ -71,9 +71,3 @@ class Validator:
         """Compute the mean of the validation metric from `sums`. The mean is NaN if the metric skips all lists."""
         total, counted, _ = sums.tolist()
         return total / counted if counted else math.nan
-
-    def better(self, value: float, best: float | None) -> bool:
-        """Return True if a value of the validation metric is better than the best value so far."""
-        if best is None or math.isnan(best):
-            return True
-        return value > best if self.metric.higher_is_better else value < best

@@ -12,7 +12,7 @@ from torch import Tensor
 from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
-from rankgrad.training.checkpoint import LAST, data_fingerprint, refuse_checkpoint
+from rankgrad.run.checkpoint import LAST, check_settings, data_fingerprint, refuse_checkpoint
 from rankgrad.training.optimisers import load_state, state_tensors
 from rankgrad.trees.frameworks import GrownTrees
 from rankgrad.trees.lightgbm_checks import check_lightgbm
@@ -51,11 +51,12 @@ class TreeCheckpoint:
         """
         tensors, facts = read_tensors(self.path)
         try:
-            different = self._different(facts)
+            check_settings(self.settings, facts["settings"], FREE, self.path.parent)
+            for name, now in self.facts.items():
+                if facts[name] != now:
+                    bad_value(name, f"equal the {name} of the run, {facts[name]}, to resume {self.path.parent}", now)
         except (KeyError, TypeError, AttributeError) as error:
             refuse_checkpoint(self.path, error)
-        if different is not None:
-            bad_value(*different)
         try:
             history = self._history(facts["history"])
             parts = _under("part.", tensors)
@@ -67,18 +68,6 @@ class TreeCheckpoint:
         except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
             refuse_checkpoint(self.path, error)
         return grown, history
-
-    def _different(self, facts: dict[str, Any]) -> tuple[str, str, object] | None:
-        """Compare settings and data with the stopped run of trees. Return arguments of `bad_value`; None if equal."""
-        folder = self.path.parent
-        for name, now in self.settings.items():
-            then = facts["settings"].get(name)
-            if name not in FREE and then != now:
-                return name, f"be {then!r}, to resume {folder}", repr(now)
-        for name, now in self.facts.items():
-            if facts[name] != now:
-                return name, f"equal the {name} of the run, {facts[name]}, to resume {folder}", now
-        return None
 
     def _history(self, rows: Any) -> list[dict[str, Any]]:
         """Return the rows of the history in a checkpoint of trees.

@@ -21,26 +21,17 @@ def validation_metric(metric: Any) -> tuple[str, Any]:
 
 
 class TreeValidator:
-    """The metric on the validation lists after each tree, and the best number of trees."""
+    """The metric on the validation lists after each tree."""
 
     def __init__(self, data: Dataset, metric: Any) -> None:
-        self.data, (self.name, self.metric) = data, validation_metric(metric)
-        self.values: list[float] = []
+        self.data, self.metric = data, validation_metric(metric)[1]
 
-    def __call__(self, scores: NDArray[Any]) -> float:
-        """Compute the metric of the trees on the validation lists. Store and return the value.
+    def value(self, scores: NDArray[Any]) -> float:
+        """Return the metric of the trees on the validation lists.
 
         Args:
             scores: scores of the validation lists, `(documents,)`.
         """
         scores = np.asarray(scores, dtype=np.float32)  # float32 as in `predict`, so that the ties are the same
         values = self.metric.measure(scores, self.data.labels, offsets=self.data.offsets, reduction="none")
-        self.values.append(float(values.double().nanmean()))
-        return self.values[-1]
-
-    @property
-    def best(self) -> int:
-        """Best number of boosted trees; 0 before the first tree. If the metric has no value, the last tree is best."""
-        if not self.values or np.isnan(self.values).all():
-            return len(self.values)
-        return 1 + int(np.nanargmax(self.values) if self.metric.higher_is_better else np.nanargmin(self.values))
+        return float(values.double().nanmean())

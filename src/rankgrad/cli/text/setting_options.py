@@ -13,6 +13,7 @@ from rankgrad.cli.train import PANEL, TEXT
 SHOWN = ("model", "loss", "epochs", "batch_size", "list_size", "lr", "metric", "seed", "device")
 COSINE = "cosine_temperature"  # name of the setting `temperature` in `distil`, whose --temperature is the teacher's
 _INT, _FLOAT = "<int>", "<float>"
+_ALSO = {"optimiser": ("--optimizer",), "trackers": ("--tracker",)}  # other spellings of options
 # Help, default and kind of each setting, except the encoder.
 _HELP = {
     "model": ("bi_encoder or cross_encoder", "bi_encoder", TEXT),
@@ -41,6 +42,9 @@ _HELP = {
     "checkpointing": ("true to compute activations twice, which saves memory", "False", "<bool>"),
     "patience": ("Maximum epochs without improvement", "none", _INT),
     "precision": ("Precision: fp32 or bf16", "fp32", TEXT),
+    "ema": ("Decay of the moving average of the weights; 0 means no average", "0.0", _FLOAT),
+    "save_steps": ("Number of steps between checkpoints; none means one per epoch", "none", _INT),
+    "trackers": ("Additional log: tensorboard, mlflow or wandb", "none", TEXT),
 }
 
 
@@ -56,7 +60,7 @@ def with_setting_options(**defaults: str) -> Callable[[Callable[..., None]], Cal
         added: dict[str, Any] = {}
         for name, (help, default, kind) in _HELP.items():
             option = COSINE if name in taken else name
-            words = (f"--{option.replace('_', '-')}", *(("--optimizer",) if name == "optimiser" else ()))
+            words = (f"--{option.replace('_', '-')}", *_ALSO.get(name, ()))
             text = f"{help.partition(',')[0]} ({defaults[name]})" if name in defaults else f"{help} ({default})"
             hidden = name not in SHOWN
             added[option] = typer.Option(*words, help=text, metavar=kind, rich_help_panel=PANEL, hidden=hidden)

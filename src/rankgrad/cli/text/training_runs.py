@@ -49,8 +49,8 @@ def train_text_ranker(
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.shared_options import one_line
     from rankgrad.cli.train import check_folder
-    from rankgrad.models.protocol import NotFinite
     from rankgrad.models.registry import kind_of
+    from rankgrad.run import NotFinite
     from rankgrad.text.encoder_files import check_encoder
 
     lists = _lists(given, out if resume else None)

@@ -21,8 +21,9 @@ from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
 from rankgrad.experiments.runs.results import failure_file, npz_bytes, result_file
-from rankgrad.models.protocol import NotFinite, TrainedModel
+from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_of
+from rankgrad.run import NotFinite
 
 
 class TrainedCell(NamedTuple):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rankgrad.errors import bad_value
-from rankgrad.estimator_base import RowRanker, row_weights
+from rankgrad.estimators.rows import RowRanker, row_weights
 from rankgrad.models.auto.final_model import AutoResult, FinalSettings
 from rankgrad.models.auto.leaderboard import progress_line
 from rankgrad.models.auto.run import run_search

@@ -454,22 +454,18 @@ def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float
     return weights[rows]
 
 
-def hold_out_rows(
-    data: Dataset, weights: NDArray[np.float32] | None, share: float, seed: int
-) -> tuple[Dataset, Dataset | None, NDArray[np.float32] | None]:
-    """Hold out lists for the `fit` of an estimator.
+def with_weights(data: Dataset, sample_weight: Any, rows: NDArray[np.int64]) -> Dataset:
+    """Return the lists of an estimator with the document weights of its rows; without weights, return the lists."""
+    return data if sample_weight is None else replace(data, weights=row_weights(sample_weight, rows))
 
-    Return the training lists, the held-out lists (None if there are none), and the weights of the training documents.
+
+def hold_out_rows(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset | None]:
+    """Hold out lists for the `fit` of an estimator. Return the training lists, and the held-out lists or None.
 
     Args:
         data: training lists.
-        weights: document weights `(documents,)`, or None.
         share: share of the lists to hold out; if this share rounds to 0 lists, no list is held out.
         seed: random seed of the choice of held-out lists.
     """
     kept, held = held_out(data, share, seed)
-    if not len(held):
-        return data, None, weights
-    owner = np.repeat(np.arange(len(data)), data.lengths)
-    weights = None if weights is None else weights[np.isin(owner, kept)]
-    return data.take(kept), data.take(held), weights
+    return (data.take(kept), data.take(held)) if len(held) else (data, None)

@@ -5,24 +5,19 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, cast
 
-import numpy as np
-import torch
 from sklearn.utils.validation import check_is_fitted
 
-from rankgrad.errors import bad_value, name_settings, one_of, warn_caller
-from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
+from rankgrad.errors import bad_value, name_settings, warn_caller
+from rankgrad.estimators.rows import RowRanker, hold_out_rows, with_weights
 from rankgrad.models.folder import CONFIG
-from rankgrad.models.protocol import Callback
-from rankgrad.trees.boosting import TreeSpec, boost, check_tree_loss
+from rankgrad.models.registry import kind_named
+from rankgrad.run import Callback
 from rankgrad.trees.model import TreeModel
-from rankgrad.trees.objective import FRAMEWORKS
-from rankgrad.trees.parameters import check_params, own_names
-from rankgrad.trees.validation import validation_metric
+from rankgrad.trees.parameters import own_names
+from rankgrad.trees.settings import TreeSpec, tree_spec
 
-# Names of settings whose values mean something else in other libraries.
-_OTHER_NAMES = {"epochs": "trees", "eval_metric": "metric", "objective": "loss"}
 _Parameters = ParamSpec("_Parameters")
 
 
@@ -159,16 +154,17 @@ class TreeRanker(RowRanker):
             init_model = TreeModel.from_booster(init_model)
         self.__dict__.pop("model_", None)
         data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
-        weights = None if sample_weight is None else row_weights(sample_weight, rows)
+        data = with_weights(data, sample_weight, rows)
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
-            data, validation, weights = hold_out_rows(data, weights, self.holdout, spec.seed)
+            data, validation = hold_out_rows(data, self.holdout, spec.seed)
             if validation is not None and init_model is not None and not init_model.settings:
                 told = (
                     "the held-out lists choose the number of added trees, but init_model may have been trained on them"
                 )
                 warn_caller(f"{told}: give eval_set, or " + name_settings("set {holdout=0} to add all trees"))
-        self._take(boost(spec, data, validation, weights, progress=False, callbacks=callbacks, init_model=init_model))
+        run: dict[str, Any] = {"progress": False, "callbacks": callbacks, "init_model": init_model}
+        self._take(cast(TreeModel, kind_named(spec.framework).fit(spec, data, validation, **run)))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -232,34 +228,7 @@ class TreeRanker(RowRanker):
 
     def plan(self) -> TreeSpec:
         """Check the settings, and return them as a `TreeSpec`."""
-        one_of("framework", self.framework, FRAMEWORKS)
-        for name in self._params:
-            if name in _OTHER_NAMES:
-                bad_value(name, f"be given as {_OTHER_NAMES[name]}", f"{name}={self._params[name]!r}")
-        counts: dict[str, Any] = {"trees": self.trees, "patience": 1 if self.patience is None else self.patience}
-        for name, value in counts.items():
-            if not hasattr(value, "__index__") or int(value) < 1:
-                bad_value(name, "be an integer of at least 1", repr(value))
-        if not hasattr(self.seed, "__index__"):
-            bad_value("seed", "be an integer", repr(self.seed))
-        if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
-            bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
-        validation_metric(self.metric)
-        threads = torch.get_num_threads() if self.threads is None else self.threads
-        given = {name: getattr(self, name) for name in TreeSpec._fields if name not in ("threads", "params")}
-        spec = TreeSpec(**_plain({**given, "threads": threads}), params=_plain(self._params))
-        check_tree_loss(spec)
-        check_params(spec.params, spec.framework, spec.native is not None)
-        # `missing` is NaN here, which has no effect, and which JSON cannot contain.
-        return spec._replace(params={name: value for name, value in spec.params.items() if name != "missing"})
+        return tree_spec(self.get_params(deep=False))
 
 
 SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert NumPy numbers in settings to Python numbers, because JSON cannot contain NumPy numbers.
-
-    The settings contain NumPy numbers if a random search chooses them.
-    """
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

@@ -20,13 +20,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _num_samples
 
-from rankgrad import estimator as module
-from rankgrad.blend_estimator import blend
 from rankgrad.data import load
-from rankgrad.estimator import Ranker
+from rankgrad.estimators import neural as module
+from rankgrad.estimators.blend import blend
+from rankgrad.estimators.neural import Ranker
 from rankgrad.metrics import ndcg
+from rankgrad.models.registry import kind_named
+from rankgrad.run.log import JsonLines
 from rankgrad.training import Model, Settings, SettingsError, train
-from rankgrad.training.loggers import JsonLines
 from rankgrad.trees import TreeRanker
 
 EXTRA = {"categorical", "holdout", "out", "verbose"}  # what the estimator takes besides the settings of a run
@@ -55,14 +56,15 @@ def fitted():
 
 @pytest.fixture
 def trained(monkeypatch):
-    """What `fit` hands to `train`."""
-    calls = []
+    """What `fit` hands to the kind of ranker."""
+    calls, kind = [], kind_named("neural")
+    real = kind.fit
 
-    def spy(settings, data, validation, *, weights, **how):
-        calls.append((data, validation, weights))
-        return train(settings, data, validation, weights=weights, **how)
+    def spy(settings, data, validation, **how):
+        calls.append((data, validation, data.weights))
+        return real(settings, data, validation, **how)
 
-    monkeypatch.setattr(module, "train", spy)
+    monkeypatch.setattr(kind, "fit", spy, raising=False)
     return calls
 
 

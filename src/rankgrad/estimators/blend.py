@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.estimator import Ranker
-from rankgrad.estimator_base import RowRanker, in_order_of, row_weights
+from rankgrad.estimators.neural import Ranker
+from rankgrad.estimators.rows import RowRanker, in_order_of, row_weights
 from rankgrad.models.aligned_model import aligned
 from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weights, parts_of, read_blend, write_blend
 from rankgrad.models.calibration import read_calibration, write_calibration

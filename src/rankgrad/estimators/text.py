@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.metrics.trec import Run
-from rankgrad.models.protocol import Callback
+from rankgrad.models.registry import kind_named
+from rankgrad.run import Callback
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.candidates import candidate_lists, to_run
 from rankgrad.text.collection import Collection
 from rankgrad.text.model import TextModel
 from rankgrad.text.network_from_settings import build_network
 from rankgrad.text.settings import TextSettings
-from rankgrad.text.training import train_text
 from rankgrad.training.devices import chosen_device
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class TextRanker:
         """
         start = init_model.fitted() if isinstance(init_model, TextRanker) else init_model
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
-        self.model_ = train_text(self.settings, data, validation, **options, init_model=start)
+        kind = kind_named(self.model)
+        self.model_ = cast(TextModel, kind.fit(self.settings, data, validation, **options, init_model=start))
         return self
 
     def fitted(self) -> TextModel:

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,14 @@ from rankgrad.atomic_files import write_bytes
 from rankgrad.data.preprocessing.pipeline import StandardisePerQuery
 from rankgrad.data.sparse_rows import rows_per_block
 from rankgrad.errors import bad_value
-from rankgrad.estimator_base import RowRanker, hold_out_rows, row_weights
+from rankgrad.estimators.rows import RowRanker, hold_out_rows, with_weights
 from rankgrad.losses.custom import as_loss
 from rankgrad.metrics import Metric
 from rankgrad.models.folder import CONFIG, read_config
-from rankgrad.models.protocol import Callback
-from rankgrad.training import Model, Settings, train
-from rankgrad.training.loggers import LOG
+from rankgrad.models.registry import kind_named
+from rankgrad.run import Callback
+from rankgrad.run.log import LOG
+from rankgrad.training import Model, Settings
 
 _ROWS = 65_536  # number of documents per block, if a score does not depend on the other documents
 
@@ -181,15 +182,15 @@ class Ranker(RowRanker):
             init_model = init_model.model_
         self.__dict__.pop("model_", None)  # after an error below, nothing of an earlier fit remains
         data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
-        weights = None if sample_weight is None else row_weights(sample_weight, rows)
-        if weights is not None and not (loss := as_loss(settings.loss)).takes_weights:
+        data = with_weights(data, sample_weight, rows)
+        if data.weights is not None and not (loss := as_loss(settings.loss)).takes_weights:
             bad_value("sample_weight", f"be None for {loss}, which takes no weights", "weights")
         validation = self._validation(eval_set, eval_qid, eval_group)
         if validation is None:
-            data, validation, weights = hold_out_rows(data, weights, self.holdout, settings.seed)
-        given: dict[str, Any] = {"weights": weights, "callbacks": callbacks, "init_model": init_model}
+            data, validation = hold_out_rows(data, self.holdout, settings.seed)
         run: dict[str, Any] = {"out": self.out, "resume": resume, "progress": bool(self.verbose)}
-        self._take(train(settings, data, validation, **given, **run))
+        run |= {"callbacks": callbacks, "init_model": init_model}
+        self._take(cast(Model, kind_named("neural").fit(settings, data, validation, **run)))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:

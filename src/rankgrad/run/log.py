@@ -31,9 +31,11 @@ class JsonLines:
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOG
 
-    def truncate(self, length: int) -> None:
-        """Truncate the log file to the length in bytes that it had when the checkpoint was written."""
-        open_to_append(self.path, length).close()
+    def restart(self, history: list[dict[str, Any]]) -> None:
+        """Write a new log file that contains the history of a checkpoint."""
+        open_to_append(self.path, 0).close()
+        for row in history:
+            self.epoch(row)
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Append a row of the history to the log file as one line."""

@@ -1,0 +1,121 @@
+"""Base class of the trainings of networks and text rankers: epochs, learning rates, and a checkpoint."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from rankgrad.data import Dataset
+from rankgrad.losses.from_text import TextLoss
+from rankgrad.metrics.custom import as_metric
+from rankgrad.run import Trainable
+from rankgrad.run.state import RunState
+from rankgrad.training.checkpoint import Checkpoint
+from rankgrad.training.optimisers import MovingAverage, plateau, schedule, set_rate
+
+
+class EpochTraining(Trainable):
+    """A training in epochs by gradient descent. A subclass makes the parts in `start`, and trains in `train`."""
+
+    objective: nn.Module  # network and loss as one module, so that a checkpoint contains both
+    loss: TextLoss
+    optimisers: dict[str, Any]  # optimisers of PyTorch, by the name that the checkpoint uses
+    average: MovingAverage | None = None  # moving average of the weights, for the setting `ema`
+    scaler: Any = None
+    checkpoint: Checkpoint | None = None
+    resumed: bool = False  # True if the run continues from a checkpoint
+
+    def __init__(self, settings: Any, data: Dataset, validation: Dataset | None, processes: Any) -> None:
+        self.settings, self.data, self.validation, self.processes = settings, data, validation, processes
+        self.settings_json, metric = settings.to_json(), as_metric(settings.metric)
+        self.metric, self.higher_is_better = self.settings_json["metric"], metric.higher_is_better
+        self.units, self.patience = settings.epochs, settings.patience
+        self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
+        self.trackers = tuple(settings.trackers or ())
+        self.state = RunState()
+
+    def find_checkpoint(self, folder: Path | None, resume: bool, init_hash: str | None, weights: Any = None) -> None:
+        """Prepare the checkpoint of the run. If the run is resumed, read `state` from it.
+
+        Args:
+            folder: folder of the run, or None.
+            resume: True to resume from the checkpoint in the folder, if there is one.
+            init_hash: hash of the model that the run starts from, or None.
+            weights: document weights of the caller, or None.
+        """
+        if folder is not None:
+            self.checkpoint = Checkpoint(folder, self.settings, self.data, self.processes, init_hash, weights)
+            self.resumed = resume and self.checkpoint.path.exists()
+            if self.resumed:
+                self.state = self.checkpoint.read()
+
+    def restore(self) -> None:
+        """If the run is resumed, restore weights, optimisers and random state from the checkpoint."""
+        if self.checkpoint is not None and self.resumed:
+            self.checkpoint.load(self.objective, self.optimisers, self.average, self.scaler)
+
+    def set_rates(self, now: float) -> None:
+        """Set the learning rates of all optimisers.
+
+        Args:
+            now: time in epochs, as a fraction.
+        """
+        for optimiser in self.optimisers.values():
+            set_rate(optimiser, self.rate(now, self.state.plateau))
+
+    def new_average(self) -> MovingAverage | None:
+        """Return a moving average of the current weights of network and loss; None without the setting `ema`."""
+        decay = self.settings.ema
+        return MovingAverage(self.objective.state_dict().values(), decay) if decay else None
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Exchange the weights and their moving average, if there is one, inside of a `with` statement."""
+        if self.average is not None:
+            self.average.swap()
+        yield
+        if self.average is not None:
+            self.average.swap()
+
+    def saves_at(self, step: int, steps: int) -> bool:
+        """Return True if a checkpoint is written after a step inside of an epoch.
+
+        Args:
+            step: number of completed steps in this epoch.
+            steps: number of steps of this epoch.
+        """
+        every = self.settings.save_steps
+        return bool(every) and step % every == 0 and step < steps
+
+    def mean_loss(self) -> float:
+        """Return the mean loss of the lists of this epoch so far."""
+        return self.state.loss / max(1, self.state.lists)
+
+    def results(self) -> dict[str, Any]:
+        """Return the metrics of the best epoch, as a model stores them."""
+        state, learned = self.state, self.loss.learned()
+        found: dict[str, Any] = {"epoch": state.best_epoch}
+        found |= {} if state.best is None else {"validation": {self.metric: state.best}}
+        return found | ({"loss": learned} if learned else {})
+
+    def learned(self) -> dict[str, float]:
+        """Return the parameters of the loss by name."""
+        return self.loss.learned()
+
+    def rates(self) -> dict[str, float]:
+        """Return the current learning rate of the ranker."""
+        return {"lr": float(self.optimisers["optimiser"].param_groups[0]["lr"])}
+
+    def finish_unit(self) -> None:
+        """Begin a new epoch in `state`."""
+        state = self.state
+        state.epoch, state.step, state.loss, state.lists = state.epoch + 1, 0, 0.0, 0
+        state.plateau = plateau(self.settings.schedule, state.plateau, state.stale)
+
+    def save(self) -> None:
+        """Write the checkpoint, if the run has a folder."""
+        if self.checkpoint is not None:
+            self.checkpoint.save(self.state, self.objective, self.optimisers, self.average, self.scaler)
+            self.processes.barrier()
