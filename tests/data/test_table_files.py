@@ -117,6 +117,7 @@ def test_types_of_query_ids(tmp_path):
 
     assert read(["7", "7", "9"]).dtype == np.int64
     assert read([7.0, 7.0, 9.0]).tolist() == [7, 9]
+    assert read([-0.0, 0.0, 9.0]).tolist() == [0, 9]
     assert read(["07", "07", "9"]).tolist() == ["07", "9"]
     assert read(pa.array(["a", "a", "b"]).dictionary_encode()).tolist() == ["a", "b"]
     assert read(["a b", "a b", "9"], "t.csv").tolist() == ["a b", "9"]

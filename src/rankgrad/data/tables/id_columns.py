@@ -21,7 +21,7 @@ def query_runs(table: TableFile, name: str, column: Any, row: int) -> tuple[NDAr
     import pyarrow.compute as compute
 
     column = decoded(column)
-    types = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
+    types = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
     if not any(test(column.type) for test in types):
         try:
             column = column_texts(column)
