@@ -124,6 +124,7 @@ MAY_IMPORT = {
         "models.reliability",
         "training.model",
         "training.checkpoint",
+        "training.loggers",
         "kernels.cache_folder",
         "kernels.diagnosis",
         "text",
