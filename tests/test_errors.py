@@ -70,7 +70,8 @@ def test_a_task_returns_the_error_with_its_fields():
 FOREIGN = {
     ("errors.py", "first_line"): "any library",
     ("errors.py", "problems_of"): "any library; errors of rankgrad have fields",
-    ("data/tables/files.py", "_unreadable"): "Arrow",
+    ("data/tables/errors.py", "unreadable"): "Arrow",
+    ("data/tables/json_lines.py", "_objects"): "json",
     ("data/tables/files.py", "__init__"): "Arrow",
     ("data/tables/files.py", "_explain"): "Arrow",
     ("text/formats/tables.py", "_parquet"): "Arrow",

@@ -337,6 +337,18 @@ def test_the_parts_of_a_fold_are_joined_in_every_format(tmp_path, kind, fold):
         assert data.qids.tolist() == expected.qids.tolist()
 
 
+def test_a_key_of_json_lines_may_begin_in_a_later_part(tmp_path):
+    pytest.importorskip("pyarrow")
+    for number in range(1, 6):
+        late = {} if number < 3 else {"late": number}
+        rows = [{"qid": f"q{number}-{row // 2}", "label": row % 2, "x": row, **late} for row in range(6)]
+        (tmp_path / f"S{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = load(tmp_path, fold=1, missing="nan").train
+    assert data.feature_names == ("x", "late")
+    assert np.nansum(data.features, axis=0).tolist() == [45.0, 18.0]
+    assert np.isnan(data.features[:12, 1]).all()
+
+
 @pytest.mark.filterwarnings("ignore:.*columns without numbers")
 def test_parts_of_a_fold_that_do_not_fit_are_refused(tmp_path):
     parts = parts_of_a_table()

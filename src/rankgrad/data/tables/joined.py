@@ -42,7 +42,9 @@ class JoinedTables(TableFile):
         for part in self.parts:
             part.ids, part.categorical, part.late = self.ids, self.categorical, self.late
             if self.is_text:
-                part.schema, part.names, part.numeric = self.schema, [*self.names], {**self.numeric}
+                part.schema, part.numeric = self.schema, {**part.numeric, **self.numeric}
+            if self.format == "jsonl":
+                part.names = [*self.names]  # a key that is not in this list begins late; columns of CSV have a place
             yield part
 
     def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
