@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
 import rankgrad.data.preprocessing.pipeline as preprocessing
+from rankgrad.data.categories import encode_features
 from rankgrad.data.dataset import Dataset
+from rankgrad.data.preprocessing.missing_values import FillMissing
 from rankgrad.data.preprocessing.pipeline import Clip, Preprocessing, Quantile, Standardise
 from rankgrad.data.synthetic import synthetic
 
@@ -194,3 +196,20 @@ def test_huge_values_that_hide_all_others_are_told():
     data = Dataset(x, np.zeros(50, np.float32), np.array([0, 50]), np.arange(1))
     with pytest.warns(UserWarning, match=r"1 feature\(s\), the first of them number 2, contain huge values"):
         Preprocessing.parse("standardise").fit(data)
+
+
+@pytest.mark.parametrize(
+    ("fill", "value"), [("mean", [2.0, 5.0, 0.0]), ("indicator", [2.0, 5.0, 0.0]), ("zero", [0.0] * 3)]
+)
+def test_missing_values_of_several_blocks(fill, value):
+    hole = np.nan
+    blocks = [[[1.0, 5.0, hole]], [[hole, 5.0, hole], [3.0, 5.0, hole]], np.zeros((0, 3))]
+    fitted = FillMissing(fill).fit(np.array(block, dtype=np.float32) for block in blocks)
+    assert fitted.value.tolist() == value
+    assert fitted.added == (2 if fill == "indicator" else 0)
+
+
+def test_categories_of_columns_without_names_are_told_by_number():
+    data = dataset([[0.5, 3.0]] * 10, [10])
+    with pytest.warns(UserWarning, match="column '2' are unknown"):
+        encode_features(data, [1], {1: ("1", "2")})

@@ -170,6 +170,16 @@ def test_transforms_take_plain():
     assert gradient.abs().sum() > 0
 
 
+def test_parameters_have_full_precision_in_a_backward_pass_inside_autocast():
+    scores, labels = torch.randn(5, 9, generator=torch.Generator().manual_seed(0)), torch.arange(45).reshape(5, 9) % 4
+    learn, found = losses.LearnDCG(discount="curved"), []
+    for enabled in (False, True):
+        with rg.backend("fused"), torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            values = learn(scores, labels, reduction="none")
+            found.append(torch.autograd.grad(values.sum(), [*learn.parameters()]))
+    torch.testing.assert_close(*found, rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("make", [lambda: losses.approx_ndcg, losses.LearnDCG], ids=["approx_ndcg", "LearnDCG"])
 def test_compiled_in_one_graph(make):
     loss, lists, outcomes = make(), Lists((5, 0, 20), seed=9), []

@@ -356,6 +356,10 @@ BAD_OPTIONS = {
     "levels must be a finite number of at least 1, the highest possible label; got nan": ("rmse", {"levels": math.nan}),
     "levels must be a finite number of at least 1, the highest possible label; got inf": ("rmse", {"levels": math.inf}),
     "levels must be a finite number of at least 1, the highest possible label; got True": ("rmse", {"levels": True}),
+    "levels must be a finite number of at least 1, the highest possible label; got tensor(True)": (
+        "rmse",
+        {"levels": torch.tensor(True)},
+    ),
     "levels must be a finite number of at least 1, the highest possible label; got '5'": ("rmse", {"levels": "5"}),
     "levels must be a finite number of at least 1, the highest possible label; got [5]": ("rmse", {"levels": [5]}),
     "scheme must be one of 'ndcg1', 'ndcg2', 'ndcg2pp', 'arp1', 'arp2'; got 'ndcg3'": (
