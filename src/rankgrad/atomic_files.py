@@ -208,6 +208,15 @@ def hash_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def hash_of_file(path: Path) -> str:
+    """Return the SHA-256 hash of a file, which may be larger than the memory."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            found.update(part)
+    return found.hexdigest()
+
+
 def _hash_of_json(value: Any) -> str:
     return hash_of(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
 

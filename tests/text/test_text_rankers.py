@@ -11,6 +11,7 @@ from tiny_encoder import tiny_encoder
 import rankgrad as rg
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.cross_encoder import CrossEncoder
+from rankgrad.text.encoder_seal import SEAL
 from rankgrad.text.list_sampling import training_steps
 from rankgrad.text.network_from_settings import build_network
 from rankgrad.text.settings import TextSettings
@@ -390,6 +391,7 @@ def test_pooling_and_prompts_are_those_of_sentence_transformers(encoder, tmp_pat
     )
     prompts = {"query": "what is a ", "document": "study number "}
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+    (folder / SEAL).unlink()
     ours, theirs = rg.text.BiEncoderRanker(folder, **QUICK), SentenceTransformer(str(folder), device="cpu")
     assert np.allclose(ours.encode(texts, documents=False), theirs.encode(texts, prompt_name="query"), atol=1e-5)
     assert np.allclose(ours.encode(texts), theirs.encode(texts, prompt_name="document"), atol=1e-5)
@@ -419,7 +421,7 @@ def test_other_architectures(encoder, odd, tmp_path):
     for passages in ("first", "mean"):
         network = CrossEncoder(folder, max_length=64, passages=passages).use(odd).eval()
         assert network.tokeniser.max_length == 33
-        assert network.new_head
+        assert network.new
         assert torch.isfinite(network(PAIRS)).all()
     albert = transformers.AlbertConfig(**small, embedding_size=16, max_position_embeddings=64)
     folder = written(tmp_path / "albert", transformers.AlbertModel(albert), tokenizer)
@@ -486,6 +488,7 @@ def test_nothing_to_score_and_nothing_to_learn(encoder, data, tmp_path):
     ranker.save(tmp_path / "a")
     path = tmp_path / "a" / "encoder" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
+    (path.parent / SEAL).unlink()
     with pytest.raises(ValueError, match="encoder must be a model that transformers can load"):
         rg.models.load(tmp_path / "a")
     run = {str(query): {str(data.docids[0]): 1e39} for query in data.qids[:1]}

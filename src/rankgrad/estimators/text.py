@@ -199,6 +199,6 @@ class CrossEncoderRanker(TextRanker):
 
     def _check_untrained(self, network: Any) -> None:
         """Raise an error if the encoder has no head, because the scores of a new head would be random."""
-        if network.new_head:
+        if network.new:
             must = "be a cross-encoder with a trained head, unless `fit` is called first"
             bad_value("encoder", must, f"{self.settings.encoder!r}, whose head would be random")

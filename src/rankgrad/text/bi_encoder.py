@@ -12,14 +12,12 @@ from torch import Tensor, nn
 
 from rankgrad.text.encoder_files import (
     STATIC,
-    SentenceSettings,
-    load_pretrained,
     longest_input,
     match_padding,
     reads_token_types,
     save_pretrained,
-    sentence_settings,
 )
+from rankgrad.text.encoder_loading import EncoderFiles, SentenceSettings, sentence_settings
 from rankgrad.text.network import Pairs, TextNetwork, Told, best_per_owner, mean_per_owner, owners
 from rankgrad.text.static_encoder import StaticBody
 from rankgrad.text.token_inputs import TokenInput, Tokeniser
@@ -55,16 +53,17 @@ class BiEncoder(TextNetwork):
         chunk: int = 64,
     ) -> None:
         super().__init__()
-        name = encoder.removeprefix(STATIC)
-        tokenizer, static = StaticBody.load(encoder) if encoder.startswith(STATIC) else (None, None)
-        if static is None and (saved := StaticBody.saved(Path(name))) is not None:
-            tokenizer, static = saved
-        self.body: Any = load_pretrained(name, "AutoModel") if static is None else static
-        found = SentenceSettings() if static is not None else sentence_settings(name)
+        files = EncoderFiles(encoder.removeprefix(STATIC))
+        static = StaticBody.saved(files) or (StaticBody.load(files) if encoder.startswith(STATIC) else None)
+        found = SentenceSettings() if static is not None else sentence_settings(files)
         self.pooling, self.prompts = found.pooling, found.prompts
-        tokenizer = load_pretrained(name, "AutoTokenizer") if tokenizer is None else tokenizer
-        if static is None:
-            match_padding(name, tokenizer, self.body)
+        self.body: Any
+        if static is not None:
+            tokenizer, self.body = static
+        else:
+            self.body, self.new, self.unused = files.model()
+            tokenizer = files.tokenizer(self.body.config)
+            match_padding(files.encoder, tokenizer, self.body)
         longest = max_length if static is not None else longest_input(max_length, tokenizer, self.body)
         options: dict[str, Any] = {"max_length": longest, "passages": passages, "max_document": max_document}
         self.tokeniser = Tokeniser(

@@ -8,13 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
-from rankgrad.text.encoder_files import (
-    load_pretrained,
-    longest_input,
-    match_padding,
-    reads_token_types,
-    save_pretrained,
-)
+from rankgrad.text.encoder_files import longest_input, match_padding, reads_token_types, save_pretrained
+from rankgrad.text.encoder_loading import EncoderFiles
 from rankgrad.text.network import Pairs, TextNetwork, best_per_owner, mean_per_owner, owners
 from rankgrad.text.token_inputs import TokenInput, Tokeniser
 
@@ -44,12 +39,10 @@ class CrossEncoder(TextNetwork):
         chunk: int = 64,
     ) -> None:
         super().__init__()
-        options = {"num_labels": 1, "ignore_mismatched_sizes": True, "output_loading_info": True}
+        files = EncoderFiles(encoder)
         self.model: Any
-        self.model, loaded = load_pretrained(encoder, "AutoModelForSequenceClassification", **options)
-        new = {*loaded["missing_keys"], *(each[0] for each in loaded["mismatched_keys"])}
-        self.new_head = bool(new)  # some weights were not in the files
-        tokenizer = load_pretrained(encoder, "AutoTokenizer")
+        self.model, self.new, self.unused = files.model(outputs=1)
+        tokenizer = files.tokenizer(self.model.config)
         match_padding(encoder, tokenizer, self.model)
         longest = longest_input(max_length, tokenizer, self.model)
         self.tokeniser = Tokeniser(

@@ -1,21 +1,17 @@
-"""Load and save encoders in the format of Hugging Face: a local folder, or the name of a model on the hub.
+"""Check and save encoders in the format of Hugging Face: a local folder, or the name of a model on the hub."""
 
-Weights are read from safetensors only, and code of a model is never run (`trust_remote_code` is off).
-"""
-
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
-from rankgrad.errors import bad_value, first_line
+from rankgrad.errors import bad_value
+from rankgrad.text.encoder_seal import seal_encoder
 
 ENCODER = "encoder"  # folder with the files of Hugging Face, inside the folder of a model
 STATIC = "static:"  # prefix of an encoder that only has an embedding table
@@ -53,31 +49,6 @@ def check_encoder(encoder: Any, *, files: bool = True) -> str:
     return text
 
 
-def load_pretrained(encoder: str, kind: str, **options: Any) -> Any:
-    """Load an object of `transformers`, such as a model, from a folder or from the hub.
-
-    Args:
-        encoder: local folder, or name on the hub.
-        kind: name of a class of `transformers`, such as `AutoModel`.
-        options: options of `from_pretrained`.
-    """
-    folder = Path(encoder).expanduser()
-    where = str(folder) if folder.is_dir() else encoder
-    # Without `trust_remote_code`, transformers asks the user whether it should run code of the model.
-    safe = {"trust_remote_code": False} | ({} if kind in ("AutoTokenizer", "AutoConfig") else {"use_safetensors": True})
-    from safetensors import SafetensorError
-
-    with _quiet_transformers() as transformers:
-        try:
-            found = getattr(transformers, kind).from_pretrained(where, **safe, **options)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            bad_value("encoder", "be a model that transformers can load", f"{encoder!r}: {first_line(error)}")
-    for each in found if isinstance(found, tuple) else (found,):
-        if isinstance(each, nn.Module):
-            each.float()  # files may contain float16, in which training would lose small updates
-    return found
-
-
 def save_pretrained(folder: Path, model: Any, tokeniser: Any) -> None:
     """Write a model of `transformers` and its tokenizer to a folder.
 
@@ -87,13 +58,13 @@ def save_pretrained(folder: Path, model: Any, tokeniser: Any) -> None:
         tokeniser: `rankgrad.text.token_inputs.Tokeniser`. Its maximum length is also saved, for other programs.
     """
     tokeniser.tokenizer.model_max_length = tokeniser.max_length
-    with _quiet_transformers():
+    with quiet_transformers():
         model.save_pretrained(folder)
         tokeniser.tokenizer.save_pretrained(folder)
 
 
 @contextmanager
-def _quiet_transformers() -> Iterator[Any]:
+def quiet_transformers() -> Iterator[Any]:
     """Import `transformers`, and hide its progress bars and its reports, for example the report about a new head."""
     need_package("transformers", "a text ranker")
     import transformers
@@ -106,59 +77,6 @@ def _quiet_transformers() -> Iterator[Any]:
     finally:
         transformers.logging.set_verbosity(level)
         transformers.logging.enable_progress_bar()
-
-
-class SentenceSettings(NamedTuple):
-    """Settings of an encoder in the format of sentence-transformers."""
-
-    pooling: str = "mean"  # mean: mean of the output vectors; cls: output vector of [CLS]
-    prompts: Mapping[str, str] = MappingProxyType({})  # for the keys query and document: text before each input
-
-
-def sentence_settings(encoder: str) -> SentenceSettings:
-    """Return the pooling and the prompts of an encoder. Raise an error for settings that `BiEncoder` does not support.
-
-    Args:
-        encoder: local folder or name. If it is not in the format of sentence-transformers, the pooling is the mean.
-    """
-    modules = _json_of(encoder, "modules.json")
-    if modules is None:
-        return SentenceSettings()
-    kinds = {str(module.get("type", "")).rpartition(".")[2]: str(module.get("path", "")) for module in modules}
-    if unknown := kinds.keys() - {"Transformer", "Pooling", "Normalize"}:
-        must = "be a Transformer with pooling (and perhaps normalisation)"
-        bad_value("encoder", must, f"{encoder!r} with a module {min(unknown)}")
-    config = _json_of(encoder, f"{kinds['Pooling']}/config.json") if "Pooling" in kinds else None
-    prompts = (_json_of(encoder, "config_sentence_transformers.json") or {}).get("prompts") or {}
-    named = {"query": prompts.get("query", ""), "document": prompts.get("document", prompts.get("passage", ""))}
-    return SentenceSettings(_pooling(encoder, config or {}), {name: text for name, text in named.items() if text})
-
-
-def _pooling(encoder: str, config: dict[str, Any]) -> str:
-    """Return `"mean"` or `"cls"` from the configuration of an encoder's pooling module."""
-    flags = [
-        name.removeprefix("pooling_mode_") for name, on in config.items() if name.startswith("pooling_mode_") and on
-    ]
-    found = [str(config["pooling_mode"])] if "pooling_mode" in config else flags or ["mean"]
-    names = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
-    if len(found) != 1 or found[0] not in names:
-        bad_value("encoder", "pool by mean or by [CLS]", f"{encoder!r} with pooling {' and '.join(found)}")
-    return names[found[0]]
-
-
-def _json_of(encoder: str, name: str) -> Any:
-    """Return the content of a JSON file of an encoder, from its folder or the hub; None if there is no such file."""
-    folder = Path(encoder).expanduser()
-    if folder.is_dir():
-        path: Path | None = folder / name
-    else:
-        need_package("transformers", "a text ranker")
-        from transformers.utils import cached_file
-
-        silent = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
-        found = cached_file(encoder, name, **silent)
-        path = None if found is None else Path(found)
-    return json.loads(path.read_text(encoding="utf-8")) if path is not None and path.is_file() else None
 
 
 def match_padding(encoder: str, tokenizer: Any, model: Any) -> None:
@@ -212,6 +130,7 @@ def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     write(new)
+    seal_encoder(new)
     for path in new.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:

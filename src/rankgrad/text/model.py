@@ -133,6 +133,9 @@ class TextModel(TrainedModel):
         if not encoder.is_dir():
             bad_value(str(folder), f"contain the folder {ENCODER}", "no such folder: no epoch of the run is complete")
         network = build_network(TextSettings.of({**config["settings"], "encoder": str(encoder)}))
+        if odd := [*network.new, *network.unused]:
+            must = "contain the weights of the trained model, no fewer and no more"
+            bad_value(str(encoder), must, f"{'no' if network.new else 'also'} {odd[0]}")
         model = cls(network.to(device).eval(), config["settings"], read_metrics(path), run=config.get("run", ""))
         model.features = int(config.get("features", 3))
         model.feature_names = feature_names_of(path, model.features)

@@ -35,6 +35,8 @@ class TextNetwork(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.collection: Collection | None = None
+        self.new: list[str] = []  # weights that were not in the files of the encoder: random values
+        self.unused: list[str] = []  # weights in the files that the network does not have
         self._cache = InputCache()
 
     def use(self, collection: Collection) -> "TextNetwork":

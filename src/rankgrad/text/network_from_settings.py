@@ -1,9 +1,12 @@
 """Make the network of a text ranker from its settings."""
 
-from typing import Any
+from typing import Any, NoReturn
+
+import torch
 
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.cross_encoder import CrossEncoder
+from rankgrad.text.encoder_loading import first_line
 from rankgrad.text.network import TextNetwork
 from rankgrad.text.settings import TextSettings
 
@@ -20,6 +23,31 @@ def build_network(settings: TextSettings) -> TextNetwork:
         "max_document": settings.max_document,
         "chunk": settings.chunk,
     }
-    if settings.model == "bi_encoder":
-        return BiEncoder(settings.encoder, temperature=settings.temperature, **options)
-    return CrossEncoder(settings.encoder, **options)
+    network: TextNetwork
+    try:
+        if settings.model == "bi_encoder":
+            network = BiEncoder(settings.encoder, temperature=settings.temperature, **options)
+        else:
+            network = CrossEncoder(settings.encoder, **options)
+    except (TypeError, AttributeError, ArithmeticError, LookupError) as error:
+        _refuse(settings.encoder, f"the error {first_line(error)}", error)
+    _check_scores(network, settings.encoder)
+    return network
+
+
+def _check_scores(network: TextNetwork, encoder: str) -> None:
+    """Score a short text, because sizes and options that do not fit together often raise an error only then."""
+    try:
+        with torch.inference_mode():
+            network.score_texts(["a"], ["a"])
+        tokens = max(network.tokeniser.tokenizer.get_vocab().values(), default=0)
+        body: Any = network.body
+        rows = len(body.get_input_embeddings().weight)
+    except Exception as error:
+        _refuse(encoder, f"the error {first_line(error)}", error)
+    if tokens >= rows:
+        _refuse(encoder, f"the number {tokens} of a token, but {rows} rows in the table of tokens")
+
+
+def _refuse(encoder: str, got: str, cause: Exception | None = None) -> NoReturn:
+    raise ValueError(f"the JSON files in {encoder} must describe an encoder of text; got {got}") from cause

@@ -8,7 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
-from rankgrad.text.encoder_files import STATIC, load_pretrained, need_package
+from rankgrad.text.encoder_files import need_package
+from rankgrad.text.encoder_loading import EncoderFiles
+from rankgrad.text.encoder_tensors import ONE, read_encoder_tensors
 
 _FOLDER = "0_StaticEmbedding"
 
@@ -34,34 +36,34 @@ class StaticBody(nn.Module):
         """
         return SimpleNamespace(last_hidden_state=self.embedding(input_ids))
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the table, as an encoder of `transformers` does."""
+        return self.embedding
+
     @staticmethod
-    def load(encoder: str) -> "tuple[Any, StaticBody]":
-        """Return the tokenizer and the embedding table of a static encoder.
+    def load(files: EncoderFiles) -> "tuple[Any, StaticBody]":
+        """Return the tokenizer and the embedding table of an encoder that has layers.
 
         Args:
-            encoder: folder or name of the encoder, after the prefix `static:`.
+            files: files of the encoder.
         """
-        name = encoder.removeprefix(STATIC)
-        tokenizer, model = load_pretrained(name, "AutoTokenizer"), load_pretrained(name, "AutoModel")
-        return tokenizer, StaticBody(model.get_input_embeddings().weight)
+        model = files.model().model
+        return files.tokenizer(model.config), StaticBody(model.get_input_embeddings().weight)
 
     @staticmethod
-    def saved(folder: Path) -> "tuple[Any, StaticBody] | None":
+    def saved(files: EncoderFiles) -> "tuple[Any, StaticBody] | None":
         """Return the tokenizer and the table of a folder that was written by `write`; None for any other folder.
 
         Args:
-            folder: folder of the encoder.
+            files: files of the encoder.
         """
-        path = folder.expanduser() / _FOLDER
-        if not path.is_dir():
+        if not (path := files.folder / _FOLDER).is_dir():
             return None
         need_package("transformers", "a text ranker")
-        from safetensors.torch import load_file
-
-        tables = load_file(path / "model.safetensors")
-        if "embedding.weight" not in tables:
-            bad_value(str(path / "model.safetensors"), "contain embedding.weight", sorted(tables))
-        return load_pretrained(str(path), "AutoTokenizer"), StaticBody(tables["embedding.weight"])
+        tables = read_encoder_tensors(path)
+        if "embedding.weight" not in tables or tables["embedding.weight"].dim() != 2:
+            bad_value(str(path / ONE), "contain a matrix embedding.weight", sorted(tables))
+        return EncoderFiles(str(path)).tokenizer(), StaticBody(tables["embedding.weight"])
 
     def write(self, folder: Path, tokenizer: Any, max_length: int) -> None:
         """Write files that `sentence-transformers` can load as a `StaticEmbedding`.
@@ -77,7 +79,7 @@ class StaticBody(nn.Module):
         path.mkdir(exist_ok=True)
         tokenizer.backend_tokenizer.enable_truncation(max_length)  # `tokenizer.json` contains this limit
         tokenizer.save_pretrained(path)
-        save_file({"embedding.weight": self.embedding.weight.detach().cpu().contiguous()}, path / "model.safetensors")
+        save_file({"embedding.weight": self.embedding.weight.detach().cpu().contiguous()}, path / ONE)
         kinds = (("0", _FOLDER, "StaticEmbedding"), ("1", "1_Normalize", "Normalize"))
         modules = [
             {"idx": index, "name": name, "path": place, "type": f"sentence_transformers.models.{kind}"}

@@ -8,7 +8,7 @@ from rankgrad.cli import shared_options
 from rankgrad.cli.option_names import names_of
 from rankgrad.cli.option_synonyms import SuggestingCommand
 
-COMMANDS = ("index", "search", "train", "rerank", "evaluate", "distil")
+COMMANDS = ("index", "search", "train", "rerank", "evaluate", "distil", "seal")
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 

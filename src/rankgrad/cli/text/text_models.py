@@ -162,10 +162,11 @@ def _key(collection: "Collection", model: "TextModel") -> str:
 
 def _classifies(name: str) -> bool:
     """Return True for an encoder with a classification head, which is a cross-encoder."""
-    from rankgrad.text.encoder_files import STATIC, check_encoder, load_pretrained
+    from rankgrad.text.encoder_files import STATIC, check_encoder
+    from rankgrad.text.encoder_loading import EncoderFiles
 
     check_encoder(name)
     if name.startswith(STATIC) or (Path(name).expanduser() / "0_StaticEmbedding").is_dir():
         return False
-    kinds = load_pretrained(name, "AutoConfig").architectures or ()
-    return any(kind.endswith("ForSequenceClassification") for kind in kinds)
+    kinds = EncoderFiles(name).config().architectures or ()
+    return any(str(kind).endswith("ForSequenceClassification") for kind in kinds)
