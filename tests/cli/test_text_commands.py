@@ -219,6 +219,28 @@ def test_search_fuses_and_keeps_embeddings(made, tmp_path, monkeypatch):
     shutil.rmtree(made.index / "embeddings")
 
 
+@pytest.mark.parametrize("harm", ["flipped", "cut", "no array", "queries.jsonl", "qrels.txt"])
+def test_damage_to_an_index_is_noticed(made, tmp_path, harm):
+    index = shutil.copytree(made.index, tmp_path / "index")
+    words = ("search", index, "--encoder", made.encoder, "--device", "cpu", "--k", 20, "--out")
+    text(*words, tmp_path / "a.txt", "--keep")
+    path = next((index / "embeddings").iterdir())
+    content = path.read_bytes()
+    path.write_bytes(content[:-32])  # as in an index of version 0.2, without a hash
+    text(*words, tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_bytes() == (tmp_path / "a.txt").read_bytes()
+    if "." in harm:
+        path = index / "collection" / harm
+        content = path.read_bytes().replace(b"1", b"3")
+    elif harm == "flipped":
+        content = content[:-100] + bytes([content[-100] ^ 128]) + content[-99:]  # the sign of a number
+    else:
+        content = content[:-40] if harm == "cut" else b"x" * len(content)
+    path.write_bytes(content)
+    for again in ((*words, tmp_path / "c.txt"), ("evaluate", index, made.bm25))[: 2 if "." in harm else 1]:
+        assert f"{path} must be unchanged since it was written" in complaint(*again)
+
+
 def test_kept_embeddings_and_scores_are_of_the_same_texts(made):
     documents = made.collection.documents
     ranker = BiEncoderRanker(made.encoder, device="cpu")

@@ -58,6 +58,7 @@ class IndexFolder:
         options = dict(self.about["source"])
         source = options.pop("source")
         if self.about["copy"]:
+            self._check_copy()
             options = {"topic": options["topic"]}
             source = self.path / COPY if queries is None else self.path / COPY / "documents.jsonl"
         elif queries is not None:
@@ -89,11 +90,24 @@ class IndexFolder:
 
         copy = self.path / COPY
         if self.about["copy"] and queries is None and qrels is None and (copy / "qrels.txt").is_file():
+            self._check_copy()
             with (copy / "queries.jsonl").open(encoding="utf-8", errors="surrogatepass") as lines:
                 rows = [json.loads(line) for line in lines]
             return read_qrels(copy / "qrels.txt"), {row["id"]: row["text"] for row in rows}
         found = self.with_queries(queries, qrels)
         return found.qrels, dict(zip(found.queries.ids, found.queries.texts, strict=True))
+
+    def _check_copy(self) -> None:
+        """Check queries and labels of the copy; `content` is the hash of the documents. Older folders have no `files`."""
+        from rankgrad.atomic_files import hash_of_file
+        from rankgrad.errors import bad_value
+
+        for name, known in self.about.get("files", {}).items():
+            path = self.path / COPY / name
+            if not path.is_file() or hash_of_file(path) != known:
+                again = f"run `rankgrad text index ... --out {self.path} --overwrite`"
+                got = "different content" if path.is_file() else "no such file"
+                bad_value(str(path), f"be unchanged since it was written (restore it, or {again})", got)
 
 
 def write_index(out: Path, collection: "Collection", index: "BM25Index", source: dict[str, Any], copy: bool) -> None:
@@ -106,7 +120,7 @@ def write_index(out: Path, collection: "Collection", index: "BM25Index", source:
         source: arguments of `rankgrad.text.load`.
         copy: True to write a copy of the collection; False if later commands will read the files of `source`.
     """
-    from rankgrad.atomic_files import write_json
+    from rankgrad.atomic_files import hash_of_file, write_json
     from rankgrad.lock import locked
 
     about = {
@@ -129,6 +143,8 @@ def write_index(out: Path, collection: "Collection", index: "BM25Index", source:
                 shutil.rmtree(out / name)
         if copy:
             collection.save(out / COPY)
+            names = ("queries.jsonl", "qrels.txt", "excluded.txt")
+            about["files"] = {name: hash_of_file(out / COPY / name) for name in names if (out / COPY / name).is_file()}
         index.save(out / BM25)
         write_json(out / ABOUT, {**about, "complete": True}, seal=True)
 

@@ -113,20 +113,47 @@ def embeddings_of(folder: "IndexFolder", collection: "Collection", ranker: "BiEn
         if keep:
             with writing(_embeddings_path(folder, collection, ranker.fitted())) as file:
                 np.save(file, found, allow_pickle=False)
+                file.write(_digest(found))  # NumPy ignores what follows an array
     return found
 
 
 def kept_embeddings(folder: "IndexFolder", collection: "Collection", model: "TextModel") -> Any:
     """Return the embeddings of all documents that `rankgrad text search --keep` saved for this model, or None."""
-    import numpy as np
 
     from rankgrad.cli.text.index_folder import EMBEDDINGS
 
     if not (folder.path / EMBEDDINGS).is_dir():
         return None
     path = _embeddings_path(folder, collection, model)
-    found = np.load(path, mmap_mode="r", allow_pickle=False) if path.is_file() else None
-    return found if found is not None and found.ndim == 2 and len(found) == len(collection.documents) else None
+    return _read_embeddings(path, len(collection.documents)) if path.is_file() else None
+
+
+def _read_embeddings(path: Path, documents: int) -> "NDArray[Any]":
+    """Read the embeddings that `embeddings_of` wrote, and check their hash. Files of version 0.2 have no hash."""
+    import numpy as np
+
+    must = "be unchanged since it was written (remove the file: the next search encodes the documents again)"
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:
+        bad_value(str(path), must, f"the error {error}")
+    end = found.offset + found.nbytes
+    with path.open("rb") as file:
+        file.seek(end)
+        known = file.read()
+    if found.ndim != 2 or len(found) != documents or (known and known != _digest(found)):
+        bad_value(str(path), must, "different content")
+    return found
+
+
+def _digest(embeddings: "NDArray[Any]") -> bytes:
+    import hashlib
+
+    import numpy as np
+
+    found = hashlib.sha256(f"{embeddings.dtype.str}{embeddings.shape}".encode())
+    found.update(embeddings.reshape(-1).view(np.uint8).data)
+    return found.digest()
 
 
 def _encoded(collection: "Collection", ranker: "BiEncoderRanker") -> "NDArray[Any]":
