@@ -213,6 +213,7 @@ def _command(arguments):
         raise NotFinite(result.output)
     if result.exception is not None:
         raise result.exception
+    return result.output
 
 
 def _content(folder):

@@ -124,3 +124,16 @@ def test_the_command_seals_an_edited_folder(whole, tmp_path):
     assert np.array_equal(scores(folder), scores(whole / "bi"))
     with pytest.raises(ValueError, match="folder must be a folder with the files of an encoder; got"):
         run_here("text", "seal", tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "change", [{"passages": [[]]}, {"max_length": "x"}, {"chunk": 0}, {"temperature": None}, {"model": 5}], ids=str
+)
+def test_settings_that_were_edited_by_hand_are_checked(whole, change, tmp_path):
+    path = shutil.copytree(whole / "bi", tmp_path / "a") / "config.json"
+    config = json.loads(path.read_text())
+    del config["sha256"]
+    path.write_text(json.dumps({**config, "settings": {**config["settings"], **change}}))
+    with pytest.raises(ValueError, match=rf"must describe a text ranker; got: {min(change)} must") as error:
+        rg.models.load(path.parent)
+    assert str(path) in str(error.value)

@@ -16,6 +16,7 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import (
+    CONFIG,
     check_no_run,
     feature_names_of,
     read_config,
@@ -29,8 +30,10 @@ from rankgrad.text.encoder_files import ENCODER, replace_encoder, settle_encoder
 from rankgrad.text.network import Pairs, TextNetwork, Told
 from rankgrad.text.network_from_settings import build_network
 from rankgrad.text.settings import TextSettings
+from rankgrad.training.settings import check_number
 
 KIND = "text"  # `kind` in the `config.json` of a text model
+_OF_NETWORK = ("model", "temperature", "max_length", "passages", "max_document", "chunk", "precision")
 
 
 @dataclass
@@ -132,12 +135,20 @@ class TextModel(TrainedModel):
         encoder = settle_encoder(path)
         if not encoder.is_dir():
             bad_value(str(folder), f"contain the folder {ENCODER}", "no such folder: no epoch of the run is complete")
-        network = build_network(TextSettings.of({**config["settings"], "encoder": str(encoder)}))
+        settings, features = config.get("settings", {}), config.get("features", 3)
+        try:
+            used = {name: settings[name] for name in _OF_NETWORK if name in settings}
+            TextSettings.of({**used, "encoder": str(encoder)}).check(files=False)
+            check_number("features", features, whole=True, least=2)
+        except (ValueError, TypeError) as error:
+            got = "; ".join(str(error).splitlines())
+            raise ValueError(f"{path / CONFIG} must describe a text ranker; got: {got}") from error
+        network = build_network(TextSettings.of({**settings, "encoder": str(encoder)}))
         if odd := [*network.new, *network.unused]:
             must = "contain the weights of the trained model, no fewer and no more"
             bad_value(str(encoder), must, f"{'no' if network.new else 'also'} {odd[0]}")
-        model = cls(network.to(device).eval(), config["settings"], read_metrics(path), run=config.get("run", ""))
-        model.features = int(config.get("features", 3))
+        model = cls(network.to(device).eval(), settings, read_metrics(path), run=config.get("run", ""))
+        model.features = features
         model.feature_names = feature_names_of(path, model.features)
         return model
 

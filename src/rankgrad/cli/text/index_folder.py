@@ -98,13 +98,14 @@ class IndexFolder:
         return found.qrels, dict(zip(found.queries.ids, found.queries.texts, strict=True))
 
     def _check_copy(self) -> None:
-        """Check queries and labels of the copy; `content` is the hash of the documents. Older folders have no `files`."""
+        """Check queries and labels of the copy; `content` is for the documents. Older folders have no `files`."""
         from rankgrad.atomic_files import hash_of_file
         from rankgrad.errors import bad_value
 
-        for name, known in self.about.get("files", {}).items():
+        known = {"documents.jsonl": None, **self.about.get("files", {})}
+        for name, hashed in known.items():
             path = self.path / COPY / name
-            if not path.is_file() or hash_of_file(path) != known:
+            if not path.is_file() or (hashed is not None and hash_of_file(path) != hashed):
                 again = f"run `rankgrad text index ... --out {self.path} --overwrite`"
                 got = "different content" if path.is_file() else "no such file"
                 bad_value(str(path), f"be unchanged since it was written (restore it, or {again})", got)
