@@ -120,8 +120,10 @@ MODULES = {
     "trees.ranker": "trees.estimator",
     "trees.shape": "trees.file_checks",
     "trees.splits": "trees.tree_arrays",
-    "trees.lightgbm_file": "trees.lightgbm_checks",
-    "trees.xgboost_file": "trees.xgboost_checks",
+    "trees.lightgbm_file": "trees.lightgbm.checks",
+    "trees.xgboost_file": "trees.xgboost.checks",
+    "trees.lightgbm_checks": "trees.lightgbm.checks",
+    "trees.xgboost_checks": "trees.xgboost.checks",
 }
 
 

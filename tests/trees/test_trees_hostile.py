@@ -9,9 +9,9 @@ from edited_trees import Scorer, edited_lightgbm, edited_xgboost, sized, without
 from small_trees import QID, X, Y, every_framework, quick
 
 from rankgrad.trees import TreeRanker
-from rankgrad.trees.lightgbm_checks import check_lightgbm
+from rankgrad.trees.lightgbm.checks import check_lightgbm
 from rankgrad.trees.model import FILES
-from rankgrad.trees.xgboost_checks import checked_xgboost
+from rankgrad.trees.xgboost.checks import checked_xgboost
 
 SETTINGS = {
     "lightgbm": (

@@ -15,9 +15,9 @@ from rankgrad.errors import bad_value
 from rankgrad.run.checkpoint import LAST, check_settings, data_fingerprint, refuse_checkpoint
 from rankgrad.training.optimisers import load_state, state_tensors
 from rankgrad.trees.frameworks import GrownTrees
-from rankgrad.trees.lightgbm_checks import check_lightgbm
+from rankgrad.trees.lightgbm.checks import check_lightgbm
 from rankgrad.trees.objective import TreeObjective
-from rankgrad.trees.xgboost_checks import checked_xgboost
+from rankgrad.trees.xgboost.checks import checked_xgboost
 
 # Settings that may change when a run is resumed, because they do not affect the trees.
 FREE = ("trees", "patience", "threads")

@@ -17,8 +17,8 @@ from rankgrad.data.categories import column_numbers, texts_of
 from rankgrad.data.dataset import Categories
 from rankgrad.errors import bad_type, bad_value, warn_caller
 from rankgrad.trees.frameworks import import_framework
-from rankgrad.trees.lightgbm_checks import check_lightgbm
-from rankgrad.trees.xgboost_checks import checked_xgboost
+from rankgrad.trees.lightgbm.checks import check_lightgbm
+from rankgrad.trees.xgboost.checks import checked_xgboost
 
 _EXACT = 2**24  # float32 has all integers up to this number
 _MOST_INTEGERS = 2**16  # largest number of integer categories of a column that are listed
