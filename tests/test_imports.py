@@ -23,6 +23,7 @@ FOUNDATIONS = {
     "group_rows",
     "parallel",
     "fit_arguments",
+    "tree_frameworks",
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -36,6 +37,7 @@ MAY_IMPORT = {
     "group_rows": set(),
     "parallel": set(),
     "fit_arguments": set(),
+    "tree_frameworks": set(),
     "list_checks": set(),
     "lists": {"list_checks"},
     "metrics": {"lists"},

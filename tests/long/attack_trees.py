@@ -10,8 +10,8 @@ import numpy as np
 from edited_trees import Scorer, edited_lightgbm, edited_xgboost, without_hashes
 from small_trees import QID, X, Y, quick
 
+from rankgrad.tree_frameworks import FILES
 from rankgrad.trees.lightgbm.checks import check_lightgbm
-from rankgrad.trees.model import FILES
 from rankgrad.trees.xgboost.checks import checked_xgboost
 
 _FILES = 100  # edited files per attempt; those that pass the checks are scored in another process
