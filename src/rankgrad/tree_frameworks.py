@@ -1,4 +1,4 @@
-"""The frameworks that grow boosted trees, by name. A framework is one folder in `rankgrad.trees`, and one line here."""
+"""List the frameworks that grow boosted trees. A framework is one folder in `rankgrad.trees`, and one line here."""
 
 # Name of the framework, which is also the name of its package -> its subclass of `TreeFramework`, and the file of a
 # saved model.

@@ -1,4 +1,4 @@
-"""What a framework of boosted trees is: `TreeFramework` describes it, and its `Growth` grows trees in segments.
+"""Describe a framework of boosted trees: its properties (`TreeFramework`), and its training in segments (`Growth`).
 
 Each segment has a separate booster that starts from the current scores, even if the run is not interrupted. So a
 resumed run grows the same trees as an uninterrupted run. Within a segment, the booster keeps its random state. At the
@@ -242,7 +242,7 @@ class TreeFramework(Protocol):
         """Return the number of trees of a booster, or of its rounds if a round grows several trees."""
 
     def scores(self, booster: Any, rows: Any) -> NDArray[Any]:
-        """Return raw scores `(documents,)` of features `(documents, f)`, which are dense if `sparse_missing` is True."""
+        """Return raw scores `(documents,)` of features `(documents, f)`, dense if `sparse_missing` is True."""
 
     def importance(self, booster: Any, method: str) -> NDArray[np.float64]:
         """Return the total gain (`"gain"`) or the number of splits (`"split"`) of each feature, `(features,)`."""
