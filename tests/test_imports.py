@@ -25,6 +25,7 @@ FOUNDATIONS = {
     "parallel",
     "fit_arguments",
     "result_table",
+    "tree_frameworks",
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -40,6 +41,7 @@ MAY_IMPORT = {
     "parallel": set(),
     "fit_arguments": set(),
     "result_table": set(),
+    "tree_frameworks": set(),
     "list_checks": set(),
     "lists": {"list_checks"},
     "metrics": {"lists"},

@@ -121,15 +121,18 @@ MODULES = {
     "training.state": "training.checkpoint",
     "training.warm": "training.warm_start",
     "trees.engines": "trees.frameworks",
-    "trees.join": "trees.joined_models",
+    "trees.join": "trees.frameworks",
+    "trees.joined_models": "trees.frameworks",
     "trees.judge": "trees.validation",
     "text.rankers": "estimators.text",
     "trees.estimator": "estimators.trees",
     "trees.ranker": "estimators.trees",
     "trees.shape": "trees.file_checks",
     "trees.splits": "trees.tree_arrays",
-    "trees.lightgbm_file": "trees.lightgbm_checks",
-    "trees.xgboost_file": "trees.xgboost_checks",
+    "trees.lightgbm_file": "trees.lightgbm.checks",
+    "trees.xgboost_file": "trees.xgboost.checks",
+    "trees.lightgbm_checks": "trees.lightgbm.checks",
+    "trees.xgboost_checks": "trees.xgboost.checks",
 }
 
 

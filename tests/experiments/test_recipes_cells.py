@@ -12,7 +12,7 @@ from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.recipes.reader import merge
 from rankgrad.models import kind_of
 from rankgrad.models.search_space import draws
-from rankgrad.trees.objective import FRAMEWORKS
+from rankgrad.tree_frameworks import FRAMEWORKS
 
 
 def test_every_loss_is_tuned_with_the_same_settings():

@@ -10,9 +10,9 @@ import numpy as np
 from edited_trees import Scorer, edited_lightgbm, edited_xgboost, without_hashes
 from small_trees import QID, X, Y, quick
 
-from rankgrad.trees.lightgbm_checks import check_lightgbm
-from rankgrad.trees.model import FILES
-from rankgrad.trees.xgboost_checks import checked_xgboost
+from rankgrad.tree_frameworks import FILES
+from rankgrad.trees.lightgbm.checks import check_lightgbm
+from rankgrad.trees.xgboost.checks import checked_xgboost
 
 _FILES = 100  # edited files per attempt; those that pass the checks are scored in another process
 _CATEGORIES = {"categorical": [0, 1], "min_data_per_group": 5, "cat_smooth": 1, "num_leaves": 8}

@@ -8,10 +8,10 @@ import pytest
 from edited_trees import Scorer, edited_lightgbm, edited_xgboost, sized, without_hashes
 from small_trees import QID, X, Y, every_framework, quick
 
+from rankgrad.tree_frameworks import FILES
 from rankgrad.trees import TreeRanker
-from rankgrad.trees.lightgbm_checks import check_lightgbm
-from rankgrad.trees.model import FILES
-from rankgrad.trees.xgboost_checks import checked_xgboost
+from rankgrad.trees.lightgbm.checks import check_lightgbm
+from rankgrad.trees.xgboost.checks import checked_xgboost
 
 SETTINGS = {
     "lightgbm": (

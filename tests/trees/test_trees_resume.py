@@ -16,9 +16,12 @@ from small_trees import FRAMEWORKS, SAMPLED, every_framework, lists, plan
 from rankgrad import backend, losses
 from rankgrad.atomic_files import read_tensors, write_tensors
 from rankgrad.models import load
-from rankgrad.trees import boosting, frameworks, parameters
+from rankgrad.trees import boosting
 from rankgrad.trees.boosting import boost
-from rankgrad.trees.parameters import in_segments, seeded
+from rankgrad.trees.lightgbm import growth as parameters
+from rankgrad.trees.lightgbm.growth import seeded
+from rankgrad.trees.parameters import in_segments
+from rankgrad.trees.xgboost import growth as frameworks
 
 TRAIN, HELD = lists(0), lists(7)
 LOSSES = [

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad.errors import bad_value
+from rankgrad.tree_frameworks import FILES
 
+_TREES = "|".join(map(re.escape, FILES.values()))
 # Files of a run, of a trial and of a pretrained loss, by name.
 _FILES = re.compile(
     r"(config|metrics|calibration|data|run|search|fidelity|after-\d+)\.json|(last|model|preprocessing|weights)\.safetensors"
-    r"|log\.jsonl|model\.(txt|json)|text\.json|(test|teacher)-run\.txt|teacher-run\.txt\.partial"
+    rf"|log\.jsonl|{_TREES}|text\.json|(test|teacher)-run\.txt|teacher-run\.txt\.partial"
 )
-_MODEL_FILES = re.compile(
-    r"(config|metrics|calibration)\.json|(model|preprocessing|weights)\.safetensors|model\.(txt|json)"
-)
+_MODEL_FILES = re.compile(rf"(config|metrics|calibration)\.json|(model|preprocessing|weights)\.safetensors|{_TREES}")
 _NEW = ".new-model"  # folder of a model that replaces another one
 _PARTS = re.compile(r"part-\d+")  # folders of the members of a blend
 _SEARCH = "search"  # folder of `rankgrad auto`

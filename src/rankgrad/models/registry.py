@@ -22,15 +22,15 @@ from rankgrad.errors import bad_type, bad_value, mistyped
 from rankgrad.models.calibration import read_calibration
 from rankgrad.models.folder import CONFIG, feature_names_of, read_config
 from rankgrad.models.protocol import RankerKind, TrainedModel
+from rankgrad.tree_frameworks import FRAMEWORKS
 
 DEFAULT = "neural"
 IMPORTS = "RANKGRAD_IMPORT"  # environment variable: modules that register kinds, separated by commas
 GROUP = "rankgrad.models"  # group of entry points
-# Module and name of each kind, so that a kind is imported only when it is used.
+# Module and name of each kind, so that a kind is imported only when it is used. A class makes the kind of each name.
 _BUILT_IN = {
     "neural": "rankgrad.models.neural:NEURAL",
-    "lightgbm": "rankgrad.models.trees:LIGHTGBM",
-    "xgboost": "rankgrad.models.trees:XGBOOST",
+    **dict.fromkeys(FRAMEWORKS, "rankgrad.models.trees:TreeKind"),
     "blend": "rankgrad.models.blend:BLEND",
     "bi_encoder": "rankgrad.models.text:BI_ENCODER",
     "cross_encoder": "rankgrad.models.text:CROSS_ENCODER",
@@ -148,7 +148,8 @@ def kind_named(name: str) -> RankerKind:
         name: name of the kind, not of a model.
     """
     module, _, attribute = _BUILT_IN[name].partition(":")
-    kind: RankerKind = getattr(import_module(module), attribute)
+    found = getattr(import_module(module), attribute)
+    kind: RankerKind = found(name) if isinstance(found, type) else found
     return kind
 
 

@@ -1,6 +1,7 @@
-"""Boosted trees of LightGBM and XGBoost as kinds of rankers, with a loss of `rankgrad.losses` or a native objective."""
+"""Boosted trees as kinds of rankers, one kind per framework, with a loss of `rankgrad.losses` or a native objective."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -10,25 +11,7 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value, name_settings
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.run import Callback
-
-_LIGHTGBM: dict[str, Any] = {
-    "learning_rate": {"low": 0.02, "high": 0.3, "log": True},
-    "num_leaves": [7, 15, 31, 63, 127],
-    "min_data_in_leaf": [5, 20, 50, 100],
-    "feature_fraction": {"low": 0.3, "high": 1.0},
-    "bagging_fraction": {"low": 0.5, "high": 1.0},
-    "lambda_l2": {"low": 1e-3, "high": 10.0, "log": True},
-}
-_XGBOOST: dict[str, Any] = {
-    "eta": {"low": 0.02, "high": 0.3, "log": True},
-    "max_depth": [2, 3, 4, 6, 8],
-    "min_child_weight": {"low": 0.01, "high": 10.0, "log": True},
-    "colsample_bytree": {"low": 0.3, "high": 1.0},
-    "subsample": {"low": 0.5, "high": 1.0},
-    "lambda": {"low": 1e-3, "high": 10.0, "log": True},
-}
-# Aliases of parameters of XGBoost.
-_ALIASES = {"eta": ("learning_rate",), "lambda": ("reg_lambda",)}
+from rankgrad.tree_frameworks import FILES
 
 
 class TreeKind(RankerKind):
@@ -43,9 +26,25 @@ class TreeKind(RankerKind):
         {"seed": "`seeds`", "metric": "`choose`", "threads": "`--jobs`", "holdout": "the data set"}
     )
 
-    def __init__(self, framework: str, rate: str, space: Mapping[str, Any]) -> None:
-        self.name, self.rate, self._space = framework, rate, dict(space)
-        self.words = {"epochs": "trees", "lr": rate}
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @cached_property
+    def framework(self) -> Any:
+        """The `TreeFramework`, which is imported when it is first used."""
+        from rankgrad.trees.frameworks import framework_named
+
+        return framework_named(self.name)
+
+    @cached_property
+    def rate(self) -> str:  # type: ignore[override]
+        """Parameter that is the learning rate."""
+        return str(self.framework.rate)
+
+    @cached_property
+    def words(self) -> Mapping[str, str]:  # type: ignore[override]
+        """Settings that have other names on the command line."""
+        return {"epochs": "trees", "lr": self.rate}
 
     def listing(self) -> list[Listing]:
         """Return the line for the framework in the output of `rankgrad list models`."""
@@ -123,11 +122,10 @@ class TreeKind(RankerKind):
             if name in Settings.names() and name not in (*self.words, *_TAKEN, "device"):
                 bad_value(name, f"not be given with {self.name}, which has no such setting", repr(given[name]))
         if given.get("device", "auto") not in ("auto", "cpu"):
-            own_parameter = {"lightgbm": "device_type=gpu", "xgboost": "device=cuda"}[self.name]
             bad_value(
                 "device",
                 f"be auto or cpu for {self.name} "
-                + name_settings(f"(or give its own parameter, {{set={own_parameter}}})"),
+                + name_settings(f"(or give its own parameter, {{set={self.framework.device}}})"),
                 repr(given["device"]),
             )
         from rankgrad.trees.parameters import own_names
@@ -152,32 +150,25 @@ class TreeKind(RankerKind):
         Args:
             settings: settings with fixed values, which are not searched.
         """
-        given = self._given(settings)
-        return {name: choices for name, choices in self._space.items() if not given & self._names(name)}
+        given, framework = self._given(settings), self.framework
+        return {name: choices for name, choices in framework.space.items() if not given & framework.aliases(name)}
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings of trees with sampled values, and with `bagging_freq` if LightGBM needs it to sample rows.
+        """Return settings of trees with sampled values, and with the parameters that these values need.
 
         Args:
             settings: settings to start from.
             draw: sampled values; the keys are the keys of `space`.
         """
-        frequency = {"bagging_freq": 1} if "bagging_fraction" in draw else {}
-        if frequency and self._given(settings) & self._names("bagging_freq"):
-            frequency = {}
-        return {**settings, **draw, **frequency}
+        given, framework = self._given(settings), self.framework
+        needed = [framework.needs[name] for name in draw if name in framework.needs]
+        return {**settings, **draw, **{name: value for name, value in needed if not given & framework.aliases(name)}}
 
     def _given(self, settings: Mapping[str, Any]) -> set[str]:
         """Return the names of these settings of trees, and the names of the options in the spec of the model."""
         from rankgrad.spec import spell
 
         return {*settings, *spell("model", str(settings.get("model", self.name))).options}
-
-    def _names(self, name: str) -> set[str]:
-        """Return the name and all aliases of a parameter of the framework."""
-        from rankgrad.trees.parameters import aliases
-
-        return aliases(name) if self.name == "lightgbm" else {name, *_ALIASES.get(name, ())}
 
     def for_length(self, units: int) -> dict[str, Any]:
         """Return settings for a training with a fixed number of trees.
@@ -196,7 +187,7 @@ class TreeKind(RankerKind):
             features: number of features.
             longest: number of documents of the longest list.
         """
-        return (8 if self.name == "lightgbm" else 16) * documents * features + 200 * documents
+        return int(self.framework.bytes_per_value * documents * features + 200 * documents)
 
     def has_run(self, folder: Path) -> bool:
         """Return True if the folder contains a checkpoint or trees.
@@ -204,8 +195,6 @@ class TreeKind(RankerKind):
         Args:
             folder: folder to check.
         """
-        from rankgrad.trees.model import FILES
-
         return self.resumes(folder) or (folder / FILES[self.name]).exists()
 
     def resumes(self, folder: Path) -> bool:
@@ -235,6 +224,3 @@ class TreeKind(RankerKind):
 
 
 _TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the command line that trees also have
-
-LIGHTGBM = TreeKind("lightgbm", "learning_rate", _LIGHTGBM)
-XGBOOST = TreeKind("xgboost", "eta", _XGBOOST)

@@ -18,6 +18,7 @@ from rankgrad.rankers.mlp import MLP, Linear
 from rankgrad.rankers.presets import PRESETS
 from rankgrad.rankers.scorer import Scorer
 from rankgrad.spec import known_options, no_cutoff, spell
+from rankgrad.tree_frameworks import FRAMEWORKS
 
 _CLASSES = (MLP, Linear, ContextAware, AttSets, AttentionMIL, DASALC)
 MODELS: Mapping[str, type[Scorer]] = MappingProxyType({each.model: each for each in _CLASSES})
@@ -75,7 +76,7 @@ def _spelled(name: Any) -> str:
     plain = name.strip().lower().replace("-", "_")
     if plain == "own":
         bad_value("model", "be a network that can be built by name (pass a custom network as an object)", repr(name))
-    if plain in ("lightgbm", "xgboost"):
+    if plain in FRAMEWORKS:
         must = f"be the name of a neural ranker (for boosted trees, use rankgrad.trees.TreeRanker({plain!r}))"
         bad_value("model", must, repr(name))
     if plain not in known:

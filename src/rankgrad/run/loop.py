@@ -21,6 +21,7 @@ from rankgrad.lock import locked
 from rankgrad.run.checkpoint import LAST
 from rankgrad.run.log import JsonLines, MetricTracker, ProgressBar, Tracker
 from rankgrad.run.state import RunState
+from rankgrad.tree_frameworks import FRAMEWORKS
 
 # Function that is called with the log row of each epoch or tree. If it returns a true value, the training ends.
 Callback = Callable[[dict[str, Any]], Any]
@@ -158,7 +159,7 @@ def checked_callbacks(callbacks: Any) -> list[Callback]:
     """
     functions = [callbacks] if callable(callbacks) else list(callbacks)
     for function in functions:
-        if (library := str(getattr(function, "__module__", "")).partition(".")[0]) in ("lightgbm", "xgboost"):
+        if (library := str(getattr(function, "__module__", "")).partition(".")[0]) in FRAMEWORKS:
             must = "be functions of one log row, a dict (for early stopping, use the setting patience)"
             bad_type("callbacks", must, f"a callback of {library}")
         if not callable(function):

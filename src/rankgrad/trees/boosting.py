@@ -27,9 +27,10 @@ from rankgrad.run import Callback, Trainable, run
 from rankgrad.run.checkpoint import LAST
 from rankgrad.run.loop import OneProcess, TrainingLoop
 from rankgrad.run.state import RunState
+from rankgrad.tree_frameworks import FILES
 from rankgrad.trees.checkpoint import TreeCheckpoint, facts_of
-from rankgrad.trees.frameworks import FRAMEWORK_CLASSES, BoostingTask, GrownTrees, Weights
-from rankgrad.trees.model import FILES, TreeModel
+from rankgrad.trees.frameworks import BoostingTask, GrownTrees, Weights, framework_named
+from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import drops_trees, in_segments, seed_of
 from rankgrad.trees.settings import TreeSpec
@@ -111,7 +112,7 @@ class TreeTraining(Trainable):
         self.metric, metric = validation_metric(spec.metric)
         self.higher_is_better, self.units, self.patience = metric.higher_is_better, spec.trees, spec.patience
         self.segmented = in_segments(spec.params, spec.framework)
-        self.keeps_last = drops_trees(spec.params, spec.framework)  # then fewer trees are another model than before
+        self.keeps_last = drops_trees(spec.params)  # then fewer trees are another model than before
         self.size = SEGMENT if self.segmented else spec.trees
         self.before = 0 if init_model is None else init_model.rounds
         self.processes, self.state = OneProcess(), RunState()
@@ -133,8 +134,8 @@ class TreeTraining(Trainable):
         task = BoostingTask(
             data, self.validation, weights, spec.native, derivatives, spec.params, spec.seed, spec.threads
         )
-        self.framework = FRAMEWORK_CLASSES[spec.framework](task)
-        self.grown: GrownTrees = self.framework.start(self.init_model)
+        self.growth = framework_named(spec.framework).growth(task)
+        self.grown: GrownTrees = self.growth.start(self.init_model)
         if folder is None:
             return
         facts = facts_of(data, self.validation, weights, b"".join(self.grown.parts), SEGMENT)
@@ -157,11 +158,11 @@ class TreeTraining(Trainable):
         number = len(self.state.history)
         if not self.growing:
             segment = number // self.size
-            self.framework.begin(self.grown, segment)
+            self.growth.begin(self.grown, segment)
             self._seed(segment)
             self.growing = True
         # If no tree is added, a later round would not add a tree either.
-        return {} if self.framework.grow(number) or not (number or self.before) else None
+        return {} if self.growth.grow(number) or not (number or self.before) else None
 
     def _seed(self, segment: int) -> None:
         """Set the random seed of the loss for a segment."""
@@ -172,7 +173,7 @@ class TreeTraining(Trainable):
 
     def validate(self) -> float | None:
         """Return the metric of the trees so far; see `Trainable.validate`."""
-        return None if self.validator is None else self.validator.value(self.framework.scores())
+        return None if self.validator is None else self.validator.value(self.growth.scores())
 
     def learned(self) -> dict[str, float]:
         """Return the parameters of the loss by name. `tree` becomes `loss.tree`; `tree` is a key of the history."""
@@ -188,7 +189,7 @@ class TreeTraining(Trainable):
 
     def _end_segment(self) -> None:
         if self.growing:
-            self.grown, self.growing = self.framework.end(), False
+            self.grown, self.growing = self.growth.end(), False
 
     def result(self) -> TreeModel:
         """Return the best number of trees as a model, and write its folder."""
@@ -200,11 +201,11 @@ class TreeTraining(Trainable):
             metrics["validation"] = {self.metric: state.best}
         if kept and (scalars := self.learned()):
             metrics["loss"] = {name: history[kept - 1][name] for name in scalars}
-        booster = self.framework.booster(self.grown, self.before + kept)
+        booster = self.growth.booster(self.grown, self.before + kept)
         settings = {**self.settings_json}
         model = TreeModel(booster, spec.framework, self.data.features.shape[1], settings, metrics, list(history))
         model.feature_names, model.categories = self.data.feature_names, self.data.categories
-        model.zero_missing = spec.framework == "xgboost" and is_sparse(self.data.features)
+        model.zero_missing = framework_named(spec.framework).sparse_missing and is_sparse(self.data.features)
         before = self.init_model is not None and self.init_model.trained_missing
         model.trained_missing = model.zero_missing or _has_nan(self.data.features) or before
         if self.folder is not None:
@@ -244,10 +245,7 @@ def _check_init(model: Any, spec: TreeSpec, data: Dataset) -> None:
         bad_value(
             "init_model", f"have {data.features.shape[1]} features, the number of features in the lists", model.features
         )
-    dropping = spec.framework == "xgboost" and (
-        spec.params.get("booster") == "dart" or b'"weight_drop"' in model.content()
-    )
-    if model.averages or dropping:
+    if framework_named(spec.framework).rescales(model.content(), spec.params):
         bad_value(
             "init_model", "have no trees of rf or dart, and the new run must not grow such trees", "trees of rf or dart"
         )

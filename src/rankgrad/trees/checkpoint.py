@@ -14,10 +14,8 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.run.checkpoint import LAST, check_settings, data_fingerprint, refuse_checkpoint
 from rankgrad.training.optimisers import load_state, state_tensors
-from rankgrad.trees.frameworks import GrownTrees
-from rankgrad.trees.lightgbm_checks import check_lightgbm
+from rankgrad.trees.frameworks import GrownTrees, framework_named
 from rankgrad.trees.objective import TreeObjective
-from rankgrad.trees.xgboost_checks import checked_xgboost
 
 # Settings that may change when a run is resumed, because they do not affect the trees.
 FREE = ("trees", "patience", "threads")
@@ -87,7 +85,7 @@ class TreeCheckpoint:
     def _scores(self, found: dict[str, Tensor], begun: bool) -> dict[str, NDArray[Any]]:
         """Check and return the scores in a checkpoint. If the checkpoint has trees, each document must have a score."""
         parts = {"train": self.facts["data"], "held": self.facts["validation"]}
-        dtype = torch.float64 if self.settings["framework"] == "lightgbm" else torch.float32
+        dtype = framework_named(self.settings["framework"]).dtype
         wanted = {name: (dtype, (about["documents"],)) for name, about in parts.items() if begun and about is not None}
         if {name: (values.dtype, tuple(values.shape)) for name, values in found.items()} != wanted:
             raise TypeError("scores of a different shape or precision than those of the run")
@@ -98,10 +96,7 @@ class TreeCheckpoint:
         if len(parts) != len(history) // self.facts["segment"] + (self.facts["init_model"] is not None):
             raise TypeError(f"{len(parts)} model parts for {len(history)} trees")
         for content in parts:
-            if self.settings["framework"] == "lightgbm":
-                check_lightgbm(content.decode(), self.facts["data"]["features"])
-            else:
-                checked_xgboost(content, self.facts["data"]["features"])
+            framework_named(self.settings["framework"]).check(content, self.facts["data"]["features"])
 
 
 def facts_of(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.errors import bad_value
+from rankgrad.trees.frameworks import framework_named
 from rankgrad.trees.tree_arrays import TINY, Forest, Tree
 
 FORMATS = ("elasticsearch", "ranklib", "solr", "vespa")
@@ -29,7 +30,7 @@ def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str
     Args:
         forest: trees of the model.
         format: a name in `FORMATS`.
-        framework: `"lightgbm"` or `"xgboost"`; a file for Vespa has the JSON format of this framework.
+        framework: name of the framework; a file for Vespa has the JSON format of this framework.
         names: names of the features in the engine.
         name: name of the model in the engine.
     """
@@ -37,13 +38,13 @@ def write_trees(forest: Forest, format: str, framework: str, names: Sequence[str
     if format == "vespa":
         _check_vespa_names(forest, names)
     if format == "elasticsearch":
-        definition = json.dumps(_xgboost(forest, names))
+        definition = json.dumps(xgboost_json(forest, names))
         return _text({"model": {"name": name, "model": {"type": "model/xgboost+json", "definition": definition}}})
     if format == "ranklib":
         return _ranklib(forest)
     if format == "solr":
         return _text(_solr(forest, names, name))
-    return _text(_lightgbm(forest, names) if framework == "lightgbm" else _xgboost(forest, names))
+    return _text(framework_named(framework).dump(forest, names))
 
 
 def has_missing_branch(forest: Forest) -> bool:
@@ -112,8 +113,13 @@ def _at_most(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
     return _finite(np.where(np.abs(found) <= TINY, near, found))
 
 
-def _below(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
-    """Return thresholds t for a search engine whose test is `x < t`."""
+def below(tree: Tree, inclusive: bool) -> NDArray[np.float32]:
+    """Return thresholds t for a search engine whose test is `x < t`.
+
+    Args:
+        tree: tree of a model.
+        inclusive: True if the test of the model is `x <= t`.
+    """
     if not inclusive:
         return _finite(tree.threshold)
     return _next(_at_most(tree, inclusive), np.inf)
@@ -132,7 +138,12 @@ def _finite(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.clip(thresholds, -_LARGEST, _LARGEST)
 
 
-def _number(value: Any) -> float:
+def number_of(value: Any) -> float:
+    """Return a number of a tree for JSON.
+
+    Args:
+        value: float32 number.
+    """
     return float(value)  # the decimal digits of the float64 number are exact for engines of both precisions
 
 
@@ -140,48 +151,31 @@ def _text(made: Any) -> bytes:
     return (json.dumps(made, indent=1) + "\n").encode()
 
 
-def _xgboost(forest: Forest, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the trees in the JSON format of XGBoost's `dump_model`. The base score is an additional tree."""
+def xgboost_json(forest: Forest, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the trees in the JSON format of XGBoost's `dump_model`. The base score is an additional tree.
+
+    Args:
+        forest: trees of the model.
+        names: names of the features in the engine.
+    """
 
     def node(tree: Tree, limits: NDArray[np.float32], place: int, depth: int) -> dict[str, Any]:
         if tree.left[place] == -1:
-            return {"nodeid": place, "leaf": _number(tree.value[place])}
+            return {"nodeid": place, "leaf": number_of(tree.value[place])}
         left, right = int(tree.left[place]), int(tree.right[place])
         return {
             "nodeid": place,
             "depth": depth,
             "split": names[tree.feature[place]],
-            "split_condition": _number(limits[place]),
+            "split_condition": number_of(limits[place]),
             "yes": left,
             "no": right,
             "missing": left if tree.missing_left[place] else right,
             "children": [node(tree, limits, left, depth + 1), node(tree, limits, right, depth + 1)],
         }
 
-    made = [node(tree, _below(tree, forest.inclusive), 0, 0) for tree in forest.trees]
+    made = [node(tree, below(tree, forest.inclusive), 0, 0) for tree in forest.trees]
     return made + ([{"nodeid": 0, "leaf": forest.base}] if forest.base else [])
-
-
-def _lightgbm(forest: Forest, names: Sequence[str]) -> dict[str, Any]:
-    """Return the parts of LightGBM's `dump_model` that Vespa reads. Vespa tests `x < threshold`, not `<=`."""
-
-    def node(tree: Tree, limits: NDArray[np.float32], place: int) -> dict[str, Any]:
-        if tree.left[place] == -1:
-            return {"leaf_value": _number(tree.value[place])}
-        return {
-            "split_feature": int(tree.feature[place]),
-            "threshold": _number(limits[place]),
-            "decision_type": "<=",
-            "default_left": bool(tree.missing_left[place]),
-            "missing_type": "NaN",
-            "left_child": node(tree, limits, int(tree.left[place])),
-            "right_child": node(tree, limits, int(tree.right[place])),
-        }
-
-    structures = [node(tree, _below(tree, forest.inclusive), 0) for tree in forest.trees]
-    trees = [{"tree_index": place, "tree_structure": made} for place, made in enumerate(structures)]
-    # Vespa transforms the scores of objectives such as binary; the scores of a model are not transformed.
-    return {"objective": "custom", "feature_names": [*names], "tree_info": trees, "pandas_categorical": []}
 
 
 def _ranklib(forest: Forest) -> bytes:
@@ -192,10 +186,10 @@ def _ranklib(forest: Forest) -> bytes:
     def add(tree: Tree, limits: NDArray[np.float32], place: int, indent: str, position: str) -> None:
         lines.append(f"{indent}<split{position}>")
         if tree.left[place] == -1:
-            lines.append(f"{indent}\t<output> {_number(tree.value[place])} </output>")
+            lines.append(f"{indent}\t<output> {number_of(tree.value[place])} </output>")
         else:
             lines.append(f"{indent}\t<feature> {tree.feature[place] + 1} </feature>")
-            lines.append(f"{indent}\t<threshold> {_number(limits[place])} </threshold>")
+            lines.append(f"{indent}\t<threshold> {number_of(limits[place])} </threshold>")
             add(tree, limits, int(tree.left[place]), indent + "\t", ' pos="left"')
             add(tree, limits, int(tree.right[place]), indent + "\t", ' pos="right"')
         lines.append(f"{indent}</split>")
@@ -221,13 +215,13 @@ def _solr(forest: Forest, names: Sequence[str], name: str) -> dict[str, Any]:
 
     def node(tree: Tree, limits: NDArray[np.float32], place: int) -> dict[str, Any]:
         if tree.left[place] == -1:
-            return {"value": str(_number(tree.value[place]))}
+            return {"value": str(number_of(tree.value[place]))}
         feature = int(tree.feature[place])
         # Java reads "Infinity". No other number is above a feature that becomes infinite when it is multiplied.
         all_left = limits[place] == _LARGEST
         return {
             "feature": names[feature],
-            "threshold": "Infinity" if all_left else str(_number(_solr_thresholds(limits[place] * scales[feature]))),
+            "threshold": "Infinity" if all_left else str(number_of(_solr_thresholds(limits[place] * scales[feature]))),
             **({"missing": "left" if tree.missing_left[place] else "right"} if missing else {}),
             "left": node(tree, limits, int(tree.left[place])),
             "right": node(tree, limits, int(tree.right[place])),

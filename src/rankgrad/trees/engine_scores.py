@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.trees.engine_files import SLACK
+from rankgrad.trees.frameworks import framework_named
 
 Rows = NDArray[np.float32]
 
@@ -53,12 +54,10 @@ def engine_scores(content: bytes, format: str, framework: str, names: list[str])
             if "norm" in feature:
                 scales[places[feature["name"]]] = np.float32(feature["norm"]["params"]["std"])
         trees = [_from_solr(tree["root"], places) for tree in made["params"]["trees"]]
-    elif format == "vespa" and framework == "lightgbm":
-        trees = [_from_lightgbm(tree["tree_structure"]) for tree in json.loads(content)["tree_info"]]
+    elif format == "elasticsearch":
+        trees = from_xgboost(json.loads(json.loads(content)["model"]["model"]["definition"]), places)
     else:
-        made = json.loads(content)
-        made = json.loads(made["model"]["model"]["definition"]) if format == "elasticsearch" else made
-        trees = [_from_xgboost(tree, places) for tree in made]
+        trees = framework_named(framework).read_dump(json.loads(content), places)
     # Vespa adds the leaves in float64, the others in float32.
     rounded = np.float64 if format == "vespa" else np.float32
 
@@ -90,19 +89,22 @@ def _from_solr(node: dict[str, Any], places: dict[str, int]) -> Branch | float:
     return Branch(places[node["feature"]], threshold, True, node.get("missing") == "left", left, right)
 
 
+def from_xgboost(trees: list[dict[str, Any]], places: dict[str, int]) -> list[Branch | float]:
+    """Return the trees in the JSON format of XGBoost's `dump_model`.
+
+    Args:
+        trees: trees as `rankgrad.trees.engine_files.xgboost_json` writes them.
+        places: column of each feature, by name.
+    """
+    return [_from_xgboost(tree, places) for tree in trees]
+
+
 def _from_xgboost(node: dict[str, Any], places: dict[str, int]) -> Branch | float:
     if "leaf" in node:
         return float(node["leaf"])
     left, right = (_from_xgboost(child, places) for child in node["children"])
     threshold = np.float32(node["split_condition"])
     return Branch(places[node["split"]], threshold, False, node["missing"] == node["yes"], left, right)
-
-
-def _from_lightgbm(node: dict[str, Any]) -> Branch | float:
-    if "leaf_value" in node:
-        return float(node["leaf_value"])
-    left, right = _from_lightgbm(node["left_child"]), _from_lightgbm(node["right_child"])
-    return Branch(node["split_feature"], np.float32(node["threshold"]), False, node["default_left"], left, right)
 
 
 def _evaluate(tree: Branch | float, rows: Rows) -> NDArray[np.float64]:

@@ -24,14 +24,15 @@ from rankgrad.training.export import (
     need_packages,
     run_onnx,
 )
+from rankgrad.tree_frameworks import FILES
 from rankgrad.trees import engine_files
 from rankgrad.trees.engine_scores import engine_scores
+from rankgrad.trees.frameworks import framework_named
 from rankgrad.trees.tree_arrays import TINY, Forest, read_splits
 
 if TYPE_CHECKING:
     from rankgrad.trees.model import TreeModel
 
-FORMATS = {"onnx": ".onnx", "lightgbm": ".txt", "xgboost": ".json"}
 _LARGE = np.float32(3e38)  # largest number in the check of a file
 _OPSETS, _IR = {"": 17, "ai.onnx.ml": 3}, 8
 
@@ -86,8 +87,7 @@ def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
             "a model that treats 0 as a missing value",
         )
     names = engine_names(model)
-    # A file of LightGBM contains the kind of missing values of each split, a file of XGBoost does not.
-    missing = model.framework == "lightgbm" or model.trained_missing is not False
+    missing = framework_named(model.framework).stores_missing or model.trained_missing is not False
     forest = read_splits(model.content(), model.framework, format)._replace(missing=missing)
     content = engine_files.write_trees(forest, format, model.framework, names, path.stem)
     scores = engine_scores(content, format, model.framework, names)
@@ -122,7 +122,7 @@ def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
 
 
 def _format(model: "TreeModel", path: Path, format: str | None) -> str:
-    known = {name: ending for name, ending in FORMATS.items() if name in ("onnx", model.framework)}
+    known = {"onnx": ".onnx", model.framework: Path(FILES[model.framework]).suffix}
     if format is not None:
         one_of("format", format, [*known, *engine_files.FORMATS])
         return format
@@ -135,12 +135,7 @@ def _format(model: "TreeModel", path: Path, format: str | None) -> str:
 
 def _native(model: "TreeModel", content: bytes) -> Run:
     """Return a function that reads a new booster from the exported content and computes scores with it."""
-    package = import_module(model.framework)
-    if model.framework == "lightgbm":
-        booster = package.Booster(model_str=content.decode())
-    else:
-        booster = package.Booster(model_file=bytearray(content))
-    again = replace(model, booster=booster)
+    again = replace(model, booster=framework_named(model.framework).load(content))
     return lambda rows, mask: again.score(rows.reshape(-1, model.features)).reshape(mask.shape)
 
 

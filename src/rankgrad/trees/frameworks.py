@@ -1,4 +1,4 @@
-"""Grow trees with LightGBM and XGBoost, one by one, in segments. A resumed run has the same segments.
+"""Describe a framework of boosted trees: its properties (`TreeFramework`), and its training in segments (`Growth`).
 
 Each segment has a separate booster that starts from the current scores, even if the run is not interrupted. So a
 resumed run grows the same trees as an uninterrupted run. Within a segment, the booster keeps its random state. At the
@@ -6,20 +6,25 @@ end, the trees of all segments are joined into one model.
 """
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.trees.joined_models import join_lightgbm, join_xgboost
-from rankgrad.trees.parameters import aliases, seed_of, seeded
+from rankgrad.tree_frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
+    from rankgrad.trees.engine_scores import Branch
+    from rankgrad.trees.foreign_models import ForeignModel
     from rankgrad.trees.model import TreeModel
+    from rankgrad.trees.objective import TreeObjective
+    from rankgrad.trees.tree_arrays import CategoryReader, Forest
 
 Weights = NDArray[np.float32] | None
 _PLAIN_NAME = re.compile(r"[\w.+-]+")  # the frameworks change or reject other characters
@@ -49,14 +54,24 @@ class GrownTrees(NamedTuple):
     scores: dict[str, NDArray[Any]]
 
 
-class Framework(ABC):
-    """Base class of the boosting frameworks, LightGBM and XGBoost."""
+class ParameterNames(NamedTuple):
+    """The names of the parameters of a framework."""
+
+    known: set[str]  # all names, including aliases
+    settings: Mapping[str, str]  # parameter that `TreeRanker` sets -> setting of `TreeRanker`
+    mains: Mapping[str, str]  # alias -> main name of the parameter
+
+
+class Growth(Protocol):
+    """Base class of the training with a framework: it grows trees, one by one, in segments."""
 
     lists: Any  # the training lists, as an object of the framework
     validation: Any  # the validation lists, or None
     task: BoostingTask
     live: Any  # the booster of the current segment
     grown: GrownTrees  # trees of earlier segments
+
+    def __init__(self, task: BoostingTask) -> None: ...
 
     def begin(self, grown: GrownTrees, segment: int) -> None:
         """Make the booster of a segment, which starts from the current scores.
@@ -82,19 +97,15 @@ class Framework(ABC):
         scores = {name: self._raw(init_model.booster, part) for name, part in parts.items() if part is not None}
         return GrownTrees((init_model.content(),), scores)
 
-    @abstractmethod
     def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
         """Set the scores from which the next booster starts."""
 
-    @abstractmethod
     def _make(self, segment: int) -> None:
         """Make the booster of a segment."""
 
-    @abstractmethod
     def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
         """Return the raw scores that the framework computes with a model, `(documents,)`."""
 
-    @abstractmethod
     def grow(self, number: int) -> bool:
         """Add a tree to the booster. Return False if no leaf can be split.
 
@@ -102,15 +113,12 @@ class Framework(ABC):
             number: number of the tree in the run, from 0.
         """
 
-    @abstractmethod
     def scores(self) -> NDArray[Any]:
         """Return the scores of the trees so far for the validation lists, `(documents,)`."""
 
-    @abstractmethod
     def end(self) -> GrownTrees:
         """Return all trees so far, including this segment."""
 
-    @abstractmethod
     def booster(self, grown: GrownTrees, rounds: int) -> Any:
         """Return the framework's model, truncated to `rounds` trees.
 
@@ -120,170 +128,151 @@ class Framework(ABC):
         """
 
 
-class LightGBM(Framework):
-    """The framework LightGBM, whose scores are float64."""
+class TreeFramework(Protocol):
+    """Base class of the frameworks: everything that differs between them. Its methods import the package."""
 
-    def __init__(self, task: BoostingTask) -> None:
-        self.task, self.lgb = task, import_framework("lightgbm")
-        params = {"verbosity": -1, "num_threads": task.threads, "seed": task.seed, **task.params, "metric": "None"}
-        params["objective"] = "none" if task.native is None else task.native
-        ways = aliases("force_col_wise") | aliases("force_row_wise")
-        if not ways & params.keys():
-            # Without this parameter, LightGBM measures which histograms are faster, column-wise or row-wise. The two
-            # methods add numbers in different orders, so the trees could differ between two runs.
-            params["force_col_wise"] = True
-        self.params = params
-        self.lists = self._dataset(task.data, task.weights).construct()
-        self.validation = (
-            None if task.validation is None else self._dataset(task.validation, None, self.lists).construct()
-        )
+    name: ClassVar[str]  # name of the framework and of its package
+    signature: ClassVar[bytes]  # regular expression for the begin of a model file
+    from_text: ClassVar[bool] = False  # True if the content of such a file is accepted as a text, in place of a path
+    growth: ClassVar[type[Growth]]
+    objective: ClassVar["type[TreeObjective]"]
+    dtype: ClassVar[torch.dtype]  # of the scores from which a segment starts
+    native: ClassVar[tuple[str, ...]]  # objectives of the framework for ranking
+    # Parameters that only objectives of the framework use.
+    of_objectives: ClassVar[tuple[str, ...]]
+    # With some values of these parameters, a tree depends on earlier trees or on the number of earlier trees. With the
+    # values in this table, a tree depends only on the current scores.
+    past: ClassVar[Mapping[str, tuple[Any, ...]]]
+    sparse_missing: ClassVar[bool] = False  # True if an entry that a sparse matrix does not store is a missing value
+    stores_missing: ClassVar[bool] = False  # True if a file tells how each split treats missing values
+    # What `rankgrad tune` and the command line need.
+    rate: ClassVar[str]  # parameter that is the learning rate
+    space: ClassVar[Mapping[str, Any]]  # search space
+    # Parameter that is sampled -> a parameter without which it has no effect, and its value.
+    needs: ClassVar[Mapping[str, tuple[str, Any]]] = MappingProxyType({})
+    device: ClassVar[str]  # parameter and value for a GPU
+    bytes_per_value: ClassVar[int]  # memory in training, per value of a feature
 
-    def _dataset(self, data: Dataset, weights: Weights, reference: Any = None) -> Any:
-        group, params = nonempty_lengths(data), dict(self.params)
-        options = {"group": group, "weight": weights, "reference": reference, "params": params}
-        if data.categories:
-            options["categorical_feature"] = [*data.categories]
-        if names := names_for_files(data.feature_names):
-            options["feature_name"] = names
-        return self.lgb.Dataset(data.features, data.labels, **options)
+    def parameters(self) -> ParameterNames:
+        """Return the names of all parameters of the framework."""
 
-    def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
-        lists.set_init_score(scores)
-
-    def _make(self, segment: int) -> None:
-        self.live = self.lgb.Booster(seeded(self.params, segment), self.lists)
-        if self.validation is not None:
-            self.live.add_valid(self.validation, "held")
-
-    def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
-        rows = data.features.astype(np.float32, copy=False)
-        return np.asarray(booster.predict(rows, raw_score=True), dtype=np.float64) if rows.shape[0] else np.empty(0)
-
-    def grow(self, number: int) -> bool:
-        """Add a tree of LightGBM; see `Framework.grow`.
+    def aliases(self, name: str) -> set[str]:
+        """Return the name and all aliases of a parameter.
 
         Args:
-            number: number of the tree.
+            name: name of the parameter.
         """
-        return not self.live.update(fobj=self.task.derivatives)
 
-    def scores(self) -> NDArray[Any]:
-        """Return LightGBM's scores of the validation lists."""
-        return self._scores(self.live.eval_valid)
-
-    def end(self) -> GrownTrees:
-        """Return all trees so far from LightGBM.
-
-        If the first tree of a segment cannot be split, LightGBM adds a single leaf. The result does not contain this
-        leaf, unless there are no earlier trees.
-        """
-        scores = {"train": self._scores(self.live.eval_train)}
-        if self.validation is not None:
-            scores["held"] = self.scores()
-        text = self.live.model_to_string()
-        if self.grown.parts and self.live.num_trees() == 1 and "\nnum_leaves=1\n" in text:
-            return self.grown
-        return GrownTrees((*self.grown.parts, text.encode()), scores)
-
-    def _scores(self, measure: Callable[..., Any]) -> NDArray[np.float64]:
-        found: list[NDArray[np.float64]] = []
-
-        def keep(scores: Any, _: Any) -> tuple[str, float, bool]:
-            found.append(np.array(scores, dtype=np.float64))
-            return "none", 0.0, True
-
-        measure(feval=keep)
-        return found[0]
-
-    def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """Return LightGBM's model, truncated to `rounds` trees; see `Framework.booster`.
+    def booster_of(self, source: Any) -> Any:
+        """Return the booster of a booster or a fitted estimator of the framework; None for every other object.
 
         Args:
-            grown: all trees.
-            rounds: number of trees.
+            source: any object.
         """
-        whole = self.lgb.Booster(model_str=join_lightgbm([part.decode() for part in grown.parts]))
-        return self.lgb.Booster(model_str=whole.model_to_string(num_iteration=rounds))
+
+    def content(self, booster: Any) -> bytes:
+        """Return the content of the model file of a booster.
+
+        Args:
+            booster: booster of the framework.
+        """
+
+    def check(self, content: bytes, features: int) -> bytes:
+        """Check the content of a model file. Return content that the package can load safely.
+
+        Args:
+            content: content of the file.
+            features: number of features that the model must have.
+        """
+
+    def load(self, content: bytes) -> Any:
+        """Return the booster in the content of a model file.
+
+        Args:
+            content: content that `check` returned.
+        """
+
+    def read_foreign(
+        self, source: Any, name: str, content: bytes, names: Sequence[str] | None, categorical: Sequence[Any] | None
+    ) -> "ForeignModel":
+        """Check and read a model that was trained without rankgrad; see `foreign_models.read_foreign`.
+
+        Args:
+            source: booster, fitted estimator, path or text.
+            name: name of the source, for messages.
+            content: content of the model file.
+            names: names of the features; None for the names in the model.
+            categorical: names or positions of the columns that were categorical in the data frame of the training.
+        """
+
+    def read_trees(self, content: bytes, reader: "CategoryReader") -> "Forest":
+        """Return the trees of a model file as arrays.
+
+        Args:
+            content: content of the file.
+            reader: collects the categorical splits.
+        """
+
+    def dump(self, forest: "Forest", names: Sequence[str]) -> Any:
+        """Return trees in a JSON format of the framework that Vespa reads.
+
+        Args:
+            forest: trees of a model.
+            names: names of the features.
+        """
+
+    def read_dump(self, trees: Any, places: dict[str, int]) -> "list[Branch | float]":
+        """Return the trees that `dump` wrote, for the check of a file.
+
+        Args:
+            trees: what `dump` returned.
+            places: column of each feature, by name.
+        """
+
+    def features(self, booster: Any) -> int:
+        """Return the number of features of a booster."""
+
+    def feature_names(self, booster: Any) -> list[str] | None:
+        """Return the names of the features in a booster."""
+
+    def leaves(self, booster: Any) -> int:
+        """Return the number of leaves in all trees of a booster."""
+
+    def rounds(self, booster: Any) -> int:
+        """Return the number of trees of a booster, or of its rounds if a round grows several trees."""
+
+    def scores(self, booster: Any, rows: Any) -> NDArray[Any]:
+        """Return raw scores `(documents,)` of features `(documents, f)`, dense if `sparse_missing` is True."""
+
+    def importance(self, booster: Any, method: str) -> NDArray[np.float64]:
+        """Return the total gain (`"gain"`) or the number of splits (`"split"`) of each feature, `(features,)`."""
+
+    def shap_values(self, booster: Any, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the TreeSHAP values of documents, `(documents, f + 1)`; the last column is the mean score."""
+
+    def rescales(self, content: bytes, params: Mapping[str, Any]) -> bool:
+        """Return True if trees cannot be added, because a model or a run weights its trees (random forest, DART).
+
+        Args:
+            content: content of the file of the model to which trees are added.
+            params: parameters with which they are grown.
+        """
 
 
-class XGBoost(Framework):
-    """The framework XGBoost, whose scores are float32.
+@cache
+def framework_named(name: str) -> TreeFramework:
+    """Return a framework by its name.
 
-    In a sparse matrix, an entry that is not stored is a missing value for XGBoost, not 0.
+    Args:
+        name: a name in `rankgrad.tree_frameworks.FRAMEWORKS`.
     """
-
-    def __init__(self, task: BoostingTask) -> None:
-        self.task, self.xgb = task, import_framework("xgboost")
-        params = {"nthread": task.threads, "base_score": 0.0, "verbosity": 1, **task.params}
-        params["disable_default_eval_metric"] = True
-        if task.native is not None:
-            params["objective"] = task.native
-        self.params = params
-        self.lists = self._matrix(task.data)
-        if task.weights is not None and task.native is not None:
-            full = task.data.lengths > 0
-            starts = task.data.offsets[:-1][full]
-            self.lists.set_weight(np.add.reduceat(task.weights, starts) / task.data.lengths[full])
-        self.validation = None if task.validation is None else self._matrix(task.validation)
-
-    def _matrix(self, data: Dataset) -> Any:
-        options: dict[str, Any] = {"nthread": self.task.threads}
-        if data.categories:
-            kinds = ["c" if column in data.categories else "q" for column in range(data.features.shape[1])]
-            options |= {"feature_types": kinds, "enable_categorical": True}
-        made = self.xgb.DMatrix(data.features, data.labels, **options)
-        made.set_group(nonempty_lengths(data))
-        return made
-
-    def _start_from(self, lists: Any, scores: NDArray[Any]) -> None:
-        lists.set_base_margin(scores)
-
-    def _make(self, segment: int) -> None:
-        params = {**self.params, "seed": seed_of(self.task.seed, segment)}
-        self.live = self.xgb.Booster(params, [self.lists] if self.validation is None else [self.lists, self.validation])
-
-    def _raw(self, booster: Any, data: Dataset) -> NDArray[Any]:
-        scores = booster.predict(self._matrix(data), output_margin=True, validate_features=False)
-        return np.asarray(scores, dtype=np.float32)
-
-    def grow(self, number: int) -> bool:
-        """Add a tree of XGBoost, which may be a single leaf; see `Framework.grow`.
-
-        Args:
-            number: number of the tree.
-        """
-        self.live.update(self.lists, number, fobj=self.task.derivatives)
-        return True
-
-    def scores(self) -> NDArray[Any]:
-        """Return XGBoost's scores of the validation lists."""
-        scores: NDArray[Any] = self.live.predict(self.validation, output_margin=True)
-        return scores
-
-    def end(self) -> GrownTrees:
-        """Return all trees so far from XGBoost, including this segment."""
-        scores = {"train": self.live.predict(self.lists, output_margin=True)}
-        if self.validation is not None:
-            scores["held"] = self.scores()
-        return GrownTrees((*self.grown.parts, bytes(self.live.save_raw("json"))), scores)
-
-    def booster(self, grown: GrownTrees, rounds: int) -> Any:
-        """Return XGBoost's model, truncated to `rounds` trees; see `Framework.booster`.
-
-        Args:
-            grown: all trees.
-            rounds: number of trees.
-        """
-        whole = self.xgb.Booster(model_file=bytearray(join_xgboost(grown.parts)))
-        truncated = whole if rounds == whole.num_boosted_rounds() else whole[:rounds]
-        truncated.set_param({"nthread": self.task.threads})
-        if names := names_for_files(self.task.data.feature_names):
-            truncated.feature_names = names
-        return truncated
+    module, _, attribute = FRAMEWORKS[name][0].partition(":")
+    made: TreeFramework = getattr(import_module(module), attribute)()
+    return made
 
 
 def import_framework(name: str) -> Any:
-    """Import the framework `lightgbm` or `xgboost`. If the package is missing, the error shows how to install it.
+    """Import the package of a framework. If the package is missing, the error shows how to install it.
 
     Args:
         name: name of the framework.
@@ -294,11 +283,18 @@ def import_framework(name: str) -> Any:
         raise ImportError(f"trees need {name}: pip install 'rankgrad[trees]' (got the error {error})") from error
 
 
-FRAMEWORK_CLASSES: dict[str, type[LightGBM] | type[XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}
+def is_booster(source: Any, package: str) -> bool:
+    """Return True if an object has the class `Booster` of a package.
+
+    Args:
+        source: any object.
+        package: name of the package.
+    """
+    return type(source).__module__.partition(".")[0] == package and type(source).__name__ == "Booster"
 
 
 def names_for_files(names: Sequence[str] | None) -> list[str] | None:
-    """Return the names of the features as a list if model files of both frameworks can contain them, otherwise None.
+    """Return the names of the features as a list if model files of all frameworks can contain them, otherwise None.
 
     Args:
         names: names of the features, or None.
@@ -309,7 +305,7 @@ def names_for_files(names: Sequence[str] | None) -> list[str] | None:
 
 
 def nonempty_lengths(data: Dataset) -> NDArray[np.int64]:
-    """Return the lengths of the lists for LightGBM and XGBoost, which do not accept empty lists.
+    """Return the lengths of the lists for the frameworks, which do not accept empty lists.
 
     Args:
         data: lists.

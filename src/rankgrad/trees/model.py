@@ -25,12 +25,12 @@ from rankgrad.models.folder import (
     write_metrics,
 )
 from rankgrad.models.protocol import Contributions, Exported, TrainedModel
-from rankgrad.trees.foreign_models import booster_of, checked_booster, content_of, features_of, names_of, read_foreign
-from rankgrad.trees.frameworks import import_framework
+from rankgrad.tree_frameworks import FILES
+from rankgrad.trees.foreign_models import booster_of, checked_booster, names_of, read_foreign
+from rankgrad.trees.frameworks import TreeFramework, framework_named
 
 KIND = "trees"
 _ROWS = 16_384  # number of rows of a sparse matrix that become dense at a time
-FILES = {"lightgbm": "model.txt", "xgboost": "model.json"}
 
 
 @dataclass
@@ -41,7 +41,7 @@ class TreeModel(TrainedModel):
     importance_methods: ClassVar[tuple[str, ...]] = ("gain", "split")
 
     booster: Any  # booster of the framework; `from_booster` finds the other values
-    framework: str  # `lightgbm` or `xgboost`
+    framework: str  # name of the framework
     features: int  # number of feature columns
     settings: dict[str, Any] = field(default_factory=dict)  # settings of the training run
     metrics: dict[str, Any] = field(default_factory=dict)  # results of the training: trees, validation, test, loss
@@ -51,8 +51,9 @@ class TreeModel(TrainedModel):
 
     def __post_init__(self) -> None:
         found, framework = booster_of(self.booster)
-        if (framework, features_of(found, framework)) != (self.framework, self.features):
-            got = f"{features_of(found, framework)} features of {framework}"
+        features = framework_named(framework).features(found)
+        if (framework, features) != (self.framework, self.features):
+            got = f"{features} features of {framework}"
             bad_value("booster", f"have {self.features} features, and be of {self.framework}", got)
         self.booster = found
         if self.feature_names is None:
@@ -83,7 +84,7 @@ class TreeModel(TrainedModel):
                 matrix, whose other entries are missing values for XGBoost.
         """
         found = read_foreign(booster, feature_names, categorical)
-        model = cls(found.booster, found.framework, features_of(found.booster, found.framework))
+        model = cls(found.booster, found.framework, framework_named(found.framework).features(found.booster))
         if feature_names is not None:
             model.feature_names = tuple(map(str, feature_names))
         model.categories, model.zero_missing = found.categories, zero_missing or found.zero_missing
@@ -105,15 +106,14 @@ class TreeModel(TrainedModel):
             bad_value("features", f"have {self.features} columns, as in training", tuple(features.shape))
         if features.shape[0] == 0:
             return np.empty(0, dtype=np.float32)
-        if self.framework == "xgboost" and is_sparse(features):
+        if self._described.sparse_missing and is_sparse(features):
             parts = [features[start : start + _ROWS] for start in range(0, features.shape[0], _ROWS)]
             return np.concatenate([self.score(dense(part)) for part in parts])
-        features = self._rows(features)
-        if self.framework == "lightgbm":
-            scores = self.booster.predict(features, raw_score=True)
-        else:
-            scores = self.booster.inplace_predict(features, predict_type="margin")
-        return np.asarray(scores, dtype=np.float32)
+        return np.asarray(self._described.scores(self.booster, self._rows(features)), dtype=np.float32)
+
+    @property
+    def _described(self) -> TreeFramework:
+        return framework_named(self.framework)
 
     def _rows(self, features: Any) -> Any:
         """Convert the features for boosted trees to float32. If `zero_missing` is True, replace 0 by NaN."""
@@ -126,10 +126,7 @@ class TreeModel(TrainedModel):
     @property
     def size(self) -> int:
         """Number of leaves in all trees."""
-        if self.framework == "lightgbm":
-            lines = [line for line in self.booster.model_to_string().splitlines() if line.startswith("num_leaves=")]
-            return sum(int(line.partition("=")[2]) for line in lines)
-        return sum(tree.count("leaf=") for tree in self.booster.get_dump())
+        return self._described.leaves(self.booster)
 
     @property
     def kept(self) -> int:
@@ -139,16 +136,11 @@ class TreeModel(TrainedModel):
     @property
     def rounds(self) -> int:
         """Total number of trees. If XGBoost grows several trees per round, this is the number of rounds."""
-        return int(self.booster.num_trees() if self.framework == "lightgbm" else self.booster.num_boosted_rounds())
-
-    @property
-    def averages(self) -> bool:
-        """True for a random forest of LightGBM, whose predictions are means over the trees instead of sums."""
-        return self.framework == "lightgbm" and "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
+        return self._described.rounds(self.booster)
 
     def content(self) -> bytes:
         """Return the content of a model file in the format of the framework."""
-        return content_of(self.booster, self.framework)
+        return self._described.content(self.booster)
 
     def export(self, path: str | os.PathLike[str], *, format: str | None = None) -> Exported:
         """Write the model as one file, for ONNX, the framework or a search engine; see `rankgrad.trees.export`.
@@ -169,13 +161,7 @@ class TreeModel(TrainedModel):
             method: `"gain"` or `"split"`.
             data: not used.
         """
-        if self.framework == "lightgbm":
-            found = np.asarray(self.booster.feature_importance(method), dtype=np.float64)
-        else:
-            kind = "total_gain" if method == "gain" else "weight"
-            known = self.booster.get_score(importance_type=kind)
-            names = self.booster.feature_names or [f"f{place}" for place in range(self.features)]
-            found = np.array([known.get(name, 0.0) for name in names], dtype=np.float64)
+        found = self._described.importance(self.booster, method)
         return (found / max(float(found.sum()), np.finfo(np.float64).tiny))[None]
 
     def contributions(self, features: NDArray[np.float32], first: int, second: int) -> Contributions:
@@ -196,15 +182,7 @@ class TreeModel(TrainedModel):
         Args:
             features: features `(documents, f)`; NaN is a missing value.
         """
-        rows = self._rows(dense(features))
-        if self.framework == "xgboost":
-            about = {"feature_names": self.booster.feature_names, "feature_types": self.booster.feature_types}
-            matrix = import_framework("xgboost").DMatrix(rows, **about, enable_categorical=True)
-            found = self.booster.predict(matrix, pred_contribs=True)
-            return np.asarray(found, dtype=np.float64)
-        if "\nis_linear=1\n" in self.booster.model_to_string():
-            bad_value("model", "have only constant leaves for TreeSHAP values", "linear trees (linear_tree=true)")
-        return np.asarray(self.booster.predict(rows, pred_contrib=True), dtype=np.float64)
+        return self._described.shap_values(self.booster, self._rows(dense(features)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder with the booster in the format of its framework, `config.json` and `metrics.json`."""

@@ -1,5 +1,6 @@
 """Use losses as objectives of LightGBM and XGBoost. An objective computes the gradient and a second derivative."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,14 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.custom import as_loss
 from rankgrad.losses.from_text import TextLoss
+from rankgrad.moved import renamed
+from rankgrad.tree_frameworks import FRAMEWORKS
+from rankgrad.trees.frameworks import framework_named
 from rankgrad.trees.hessians import CLOSED, FlatProblem, LossForm, closed_form, size_of_gradient
 
 Array = NDArray[Any]
 
-FRAMEWORKS = ("lightgbm", "xgboost")
 HESSIANS = ("auto", "gradient")
 DRAWN = "drawn"
 SMOOTHED = ("softmax", "listnet")  # losses whose labels are targets, which may be smoothed
@@ -27,6 +30,8 @@ class TreeObjective:
     If `loss_lr` is not None, Adam updates the parameters of the loss (such as LearnDCG's scalars) once per round. Adam
     uses the gradient of the mean loss over the lists.
     """
+
+    __call__: Callable[..., Any]  # returns gradient and Hessian for the arguments that the framework passes
 
     def __init__(
         self,
@@ -103,49 +108,6 @@ class TreeObjective:
         return leaf.grad.numpy()
 
 
-class LightGBMObjective(TreeObjective):
-    """Objective for `lightgbm.LGBMRanker(objective=...)` and for `lightgbm.train({"objective": ...}, ...)`."""
-
-    def __call__(self, y_true: Array, y_pred: Any, weight: Array | None = None, group: Array | None = None) -> Any:
-        """Return the gradient and the diagonal of the Hessian for LightGBM in float32, the precision of LightGBM.
-
-        `LGBMRanker` passes all four arguments. `lightgbm.train` passes only the scores and the data set, in this order.
-
-        Args:
-            y_true: labels `(documents,)`; the scores if the second argument is a data set.
-            y_pred: scores `(documents,)`, or a `lightgbm.Dataset` with labels, lists and optional weights.
-            weight: document weights `(documents,)`, or None.
-            group: lengths of the lists, `(lists,)`.
-        """
-        if hasattr(y_pred, "get_uint_info"):
-            must = "be scores or a lightgbm.Dataset (for XGBoost, use objective(loss, 'xgboost'))"
-            bad_type("y_pred", must, type(y_pred).__name__)
-        where = "fit"
-        if hasattr(y_pred, "get_group"):
-            where, data = "lightgbm.Dataset", y_pred
-            y_true, y_pred, weight, group = data.get_label(), y_true, data.get_weight(), data.get_group()
-        if group is None:
-            bad_value("group", f"be given to {where}, because a ranking loss needs lists", None)
-        return self.derivatives(*_float32(y_pred, y_true), _offsets(np.cumsum(group)), _some(weight))
-
-
-class XGBoostObjective(TreeObjective):
-    """Objective for `xgboost.train(..., obj=...)`. The data may have one weight per list or per document."""
-
-    def __call__(self, preds: Array, dtrain: Any) -> Any:
-        """Return the gradient and the diagonal of the Hessian for XGBoost in float32."""
-        if not hasattr(dtrain, "get_uint_info"):
-            must = "be an xgboost.DMatrix, as in xgboost.train (for LightGBM, use objective(loss, 'lightgbm'))"
-            bad_type("dtrain", must, type(dtrain).__name__)
-        pointers = dtrain.get_uint_info("group_ptr")
-        if not len(pointers):
-            bad_value("dtrain", "have lists (qid= or group=), because a ranking loss needs lists", "no lists")
-        offsets, weight = _offsets(pointers[1:]), dtrain.get_weight()
-        if len(weight) == len(offsets) - 1:
-            weight = np.repeat(weight, np.diff(offsets))
-        return self.derivatives(*_float32(preds, dtrain.get_label()), offsets, _some(weight))
-
-
 def objective(
     loss: Any,
     framework: str = "lightgbm",
@@ -154,7 +116,7 @@ def objective(
     loss_lr: float | None = None,
     smooth: str | float | None = None,
     seed: int = 0,
-) -> LightGBMObjective | XGBoostObjective:
+) -> TreeObjective:
     """Return a loss as a custom objective of LightGBM or XGBoost.
 
     Use it as `LGBMRanker(objective=...)`, `lightgbm.train({"objective": ...}, ...)` or `xgboost.train(..., obj=...)`.
@@ -189,8 +151,7 @@ def objective(
         bad_value("loss_lr", "be None or a number above 0", repr(loss_lr))
     if smooth not in (None, DRAWN) and not (isinstance(smooth, int | float) and 0 <= smooth <= 1):
         bad_value("smooth", f"be None, {DRAWN!r} or a number from 0 to 1", repr(smooth))
-    kind = LightGBMObjective if framework == "lightgbm" else XGBoostObjective
-    return kind(loss, hessian, loss_lr, smooth, seed)
+    return framework_named(framework).objective(loss, hessian, loss_lr, smooth, seed)
 
 
 def _loss(loss: Any) -> TextLoss:
@@ -199,15 +160,23 @@ def _loss(loss: Any) -> TextLoss:
     return found
 
 
-def _float32(scores: Array, labels: Array) -> tuple[Array, Array]:
+def as_float32(scores: Array, labels: Array) -> tuple[Array, Array]:
+    """Return scores and labels as float32."""
     return np.ascontiguousarray(scores, np.float32), np.ascontiguousarray(labels, np.float32)
 
 
-def _offsets(ends: Array) -> NDArray[np.int64]:
+def as_offsets(ends: Array) -> NDArray[np.int64]:
+    """Return offsets of lists that end at these rows."""
     offsets = np.zeros(len(ends) + 1, np.int64)
     offsets[1:] = ends
     return offsets
 
 
-def _some(weights: Any) -> Array | None:
+def given_weights(weights: Any) -> Array | None:
+    """Return weights as float32; None if there are none."""
     return None if weights is None or not len(weights) else np.ascontiguousarray(weights, np.float32)
+
+
+# Pickled objectives of version 0.2 have these paths.
+_MOVED = {"LightGBMObjective": "lightgbm.growth", "XGBoostObjective": "xgboost.growth"}
+__getattr__ = renamed("rankgrad.trees", {}, _MOVED)

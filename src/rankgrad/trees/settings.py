@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from rankgrad import losses
 from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.custom import loss_text
 from rankgrad.spec import spell
-from rankgrad.trees.objective import FRAMEWORKS, objective
+from rankgrad.tree_frameworks import FRAMEWORKS
+from rankgrad.trees.frameworks import framework_named
+from rankgrad.trees.objective import objective
 from rankgrad.trees.parameters import ALIASES, check_params
 from rankgrad.trees.validation import validation_metric
 
-NATIVE = {"lightgbm": ("lambdarank", "rank_xendcg"), "xgboost": ("rank:ndcg", "rank:pairwise", "rank:map")}
 PREFIX = "native:"
-_ONLY_NATIVE = {"rank_xendcg", *NATIVE["xgboost"]}  # lambdarank is also a loss of rankgrad
-
 
 # Names of settings whose values mean something else in other libraries.
 _OTHER_NAMES = {"epochs": "trees", "eval_metric": "metric", "objective": "loss"}
@@ -113,11 +113,12 @@ def check_tree_loss(spec: TreeSpec) -> None:
         spec: settings of the run.
     """
     if spec.native is None:
-        if isinstance(spec.loss, str) and spec.loss in _ONLY_NATIVE:
+        natives = {native for name in FRAMEWORKS for native in framework_named(name).native}
+        if isinstance(spec.loss, str) and spec.loss in natives.difference(losses.__all__):
             bad_value("loss", f"be given as {PREFIX + spec.loss!r}, because it is no loss of rankgrad", repr(spec.loss))
         objective(spec.loss, spec.framework, hessian=spec.hessian, loss_lr=spec.loss_lr, smooth=spec.smooth)
         return
-    one_of("native objective", spec.native, NATIVE[spec.framework])
+    one_of("native objective", spec.native, framework_named(spec.framework).native)
     for name in ("loss_lr", "smooth"):
         if (given := getattr(spec, name)) is not None:
             bad_value(name, "be None for a native objective", repr(given))

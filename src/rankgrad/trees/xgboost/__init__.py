@@ -1,0 +1,1 @@
+"""XGBoost: everything in which it differs from other frameworks. Only `framework.py` is used from outside."""
