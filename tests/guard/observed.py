@@ -14,7 +14,7 @@ import numpy as np
 VOLATILE = re.compile(
     r"seconds|latency|memory|(log|cache)_bytes|^(sha256|spent|learning|finished|machine|commit|versions)$"
 )
-TIMES = re.compile(r"\b\d[\d,.]* ?(s|ms|min|minutes|seconds)\b")
+TIMES = re.compile(r"\b\d[\d,.]* ?(s|ms|min|minutes|seconds)\b|\b0x[0-9a-f]{6,}")  # and addresses
 SECONDS_COLUMN = re.compile(r"^(\s*c\d{3} .*\s)\d+\.\d\s")  # in the table of `rankgrad auto`
 BOXES = re.compile(r"[\s\u2500-\u257f]+")
 # Lines that may differ: the compilation of kernels, and charts of a page that are sorted by seconds.
