@@ -4,6 +4,7 @@ Each job runs in a fork of this process, which has imported the large packages, 
 no import of PyTorch, and finds nothing that another job has left. Everything is done through public names.
 """
 
+import builtins
 import gc
 import json
 import os
@@ -101,8 +102,9 @@ def run_step(step: str, data: Path, names: dict[str, Any]) -> Any:
             command_line()
         except SystemExit as end:
             return end.code
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
+        except Exception as error:  # a class of its own may be added, but what the user catches stays
+            kind = next(each for each in type(error).__mro__ if vars(builtins).get(each.__name__) is each)
+            return f"{kind.__name__}: {error}"
         return 0
 
 
