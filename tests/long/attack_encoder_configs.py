@@ -85,7 +85,7 @@ def prepared():
     of = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 16, "embedding_size": 16, "num_key_value_heads": 2}
     for name in ("Roberta", "Albert", "DistilBert", "Electra", "ModernBert", "MPNet", "DebertaV2", "Llama", "GPTNeo"):
         options = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3, "window_size": 16}
-        options |= {"attention_types": [[["global", "local"], 1]]} if name == "GPTNeo" else {}
+        options |= {"attention_types": [[["global", "local"], 1]], "num_layers": 2} if name == "GPTNeo" else {}
         config = getattr(transformers, f"{name}Config")(**small, **of, **options)
         getattr(transformers, f"{name}Model")(config).save_pretrained(home / name.lower())
         tokenizer.save_pretrained(home / name.lower())

@@ -178,7 +178,9 @@ def _damage(rng, folder, home):
         name = str(rng.choice(sorted(tensors)))
         changed = tensors.pop(name)
         if rng.random() < 0.5:
-            tensors[name] = (changed * 2, changed[:-1].clone(), changed.half(), changed.flatten())[rng.integers(4)]
+            tensors[name] = (changed * 2, changed.flatten()[:-1].clone(), changed.half(), changed.flatten())[
+                rng.integers(4)
+            ]
         save_file(tensors, path, {"format": "pt"})
     elif path.suffix == ".npy":
         path.write_bytes(bytes(content).replace(b"<f4", b"<i4", 1))

@@ -216,6 +216,10 @@ def test_another_version_and_edited_ids_are_noticed(tmp_path):
     (tmp_path / "bm25.json").write_text(json.dumps({**about, "version": 2}))
     with pytest.raises(ValueError, match=r"must have the format 'rankgrad BM25 index', version 1; got .*, version 2"):
         BM25Index.load(tmp_path)
+    for change in ({"stemmer": 5}, {"stopwords": [[]]}, {"ids": ["d0", 1]}, {"ids": ["d0"]}, {"files": []}):
+        (tmp_path / "bm25.json").write_text(json.dumps(about | change))
+        with pytest.raises(ValueError, match=r"bm25\.json must (contain lists of texts|have one id per document, 2)"):
+            BM25Index.load(tmp_path)
 
 
 def test_nothing_is_printed_or_logged(tmp_path, capfd, caplog):

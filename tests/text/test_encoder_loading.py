@@ -124,6 +124,7 @@ def test_sizes_are_compared_with_the_tensors_before_a_model_is_built(copy, chang
         ("tokenizer_config.json", {"tokenizer_class": ["x"]}),
         ("tokenizer_config.json", {"added_tokens_decoder": 5}),
         ("tokenizer_config.json", {"model_max_length": "x"}),
+        ("tokenizer_config.json", {"model_max_length": 0.5}),
         ("tokenizer_config.json", {"model_input_names": 5}),
         ("modules.json", "{}"),
         ("modules.json", '["x"]'),

@@ -174,6 +174,11 @@ class BM25Index:
         if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
             got = f"{about.get('format')!r}, version {about.get('version')}"
             bad_value(str(path / ABOUT), f"have the format {FORMAT!r}, version {VERSION}", got)
+        kinds = {"stopwords": list, "stemmer": str | None, "tokenizer": str | None, "files": dict, "ids": list}
+        odd = [name for name, kind in kinds.items() if not isinstance(about.get(name, False), kind)]
+        if odd or not all(isinstance(each, str) for each in (*about["stopwords"], *about["ids"])):
+            must = "contain lists of texts as `stopwords` and `ids`, and `stemmer`, `tokenizer`, `files`"
+            bad_value(str(path / ABOUT), must, f"an odd value of {(odd or ['ids or stopwords'])[0]}")
         for name, given in (("stemmer", stemmer), ("tokenizer", tokenizer)):
             if about[name] == CUSTOM and given is None:
                 bad_value(name, f"be the function that the index in {folder} was built with", None)
@@ -187,6 +192,8 @@ class BM25Index:
                     str(file), "be unchanged since it was written (if it has changed, build the index again)", got
                 )
         engine = _bm25s().BM25.load(path, allow_pickle=False, load_corpus=False, show_progress=False)
+        if (count := int(engine.scores["num_docs"])) != len(about["ids"]):
+            bad_value(str(path / ABOUT), f"have one id per document, {count}", len(about["ids"]))
         rule = stemmer if about["stemmer"] == CUSTOM else about["stemmer"]
         return BM25Index(tuple(about["ids"]), Tokens(frozenset(about["stopwords"]), rule, tokenizer), engine)
 

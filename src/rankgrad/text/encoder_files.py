@@ -15,6 +15,7 @@ from rankgrad.text.encoder_seal import seal_encoder
 
 ENCODER = "encoder"  # folder with the files of Hugging Face, inside the folder of a model
 STATIC = "static:"  # prefix of an encoder that only has an embedding table
+_SHORTEST = 4  # tokens of an input: two special tokens, and one word each of query and document
 _NEW, _OLD = "encoder.new", "encoder.old"
 
 
@@ -111,6 +112,9 @@ def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
         tokenizer: tokenizer of `transformers`.
         body: encoder of `transformers`.
     """
+    if not tokenizer.model_max_length >= _SHORTEST:
+        got = f"{tokenizer.name_or_path!r} with model_max_length {tokenizer.model_max_length}"
+        bad_value("encoder", f"read at least {_SHORTEST} tokens", got)
     positions = int(getattr(body.config, "max_position_embeddings", 0) or 0)
     table = getattr(getattr(body.base_model, "embeddings", None), "position_embeddings", None)
     if (padding := getattr(table, "padding_idx", None)) is not None:
