@@ -333,7 +333,7 @@ def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, 
         share = [sum(column) for column in zip(*permutation, strict=True)]
         rel, stop = ([v / max(1, sum(p)) for v, p in zip(each, permutation, strict=True)] for each in (rel, stop))
         inside = [
-            t * sum(column[:cut]) / max(1, sum(column))
+            t * sum(column[:cut]) / sum(column)
             for t, column in zip(relevant, zip(*permutation, strict=True), strict=True)
         ]
         found = sum(inside) if metric == "recall" else sum(rel[:cut])

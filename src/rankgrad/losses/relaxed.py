@@ -94,9 +94,9 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
     """Return the soft metric of a soft permutation, `(...)`.
 
     Row r of the permutation (from 0) contains each document's share of rank r + 1. The rows or columns of many
-    operators do not sum to 1. So that metrics stay in their range, a document counts at most once for R and Success,
-    each rank has at most one document for P, AP, RR, ERR and RBP, and the rank of a document for ARP is a mean. nDCG
-    and AP are as in the papers: a document may count more than once.
+    operators do not sum to 1. So that metrics stay in their range, a document counts once for R and Success, each rank
+    has at most one document for P, AP, RR, ERR and RBP, and the rank of a document for ARP is a mean. nDCG and AP are as
+    in the papers: a document may count more than once.
     """
     top = permutation[..., : metric.k, :]
 
@@ -109,16 +109,14 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
     if metric.name == "ARP":
         every = rank_numbers(lists.scores)
         counted = every if metric.k is None else every.clamp(max=metric.k + 1)
-        share = permutation.sum(-2)
-        known = share > least_scale(share.dtype)
-        return _arp(lists, (counted[:, None] * permutation).sum(-2) / torch.where(known, share, 1.0))
+        return _arp(lists, (counted[:, None] * permutation).sum(-2) / _share(permutation))
     if metric.name == "ERR":
         relevant = torch.exp2(lists.labels - metric.max_label) - 2.0**-metric.max_label  # 0 in padding
     else:
         relevant = metric.relevant(lists).to(lists.scores.dtype)
     total = relevant.sum(-1).clamp(min=1)
     if metric.name in ("R", "Success"):
-        inside = relevant * top.sum(-2) / permutation.sum(-2).clamp(min=1)
+        inside = relevant * top.sum(-2) / _share(permutation)
         return inside.sum(-1) / total if metric.name == "R" else _any(inside)
     found = at_ranks(relevant) / top.sum(-1).clamp(min=1)
     if metric.name == "P":
@@ -128,6 +126,12 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
     if metric.name == "AP":
         return (found * found.cumsum(-1) / rank).sum(-1) / total
     return (found * _reach_probability(found) / rank).sum(-1)  # RR, ERR
+
+
+def _share(permutation: Tensor) -> Tensor:
+    """Return the share of each document over all ranks, `(..., n)`, as a divisor: 1 if the document has no share."""
+    share = permutation.sum(-2)
+    return torch.where(share > least_scale(share.dtype), share, 1.0)
 
 
 def on_ranks(metric: MetricFormula, lists: Lists, ranks: Tensor, beta: float = 10.0) -> Tensor:
