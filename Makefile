@@ -19,7 +19,7 @@ test: lint types
 	$(PYTEST) -m "not long"
 	TRITON_INTERPRET=1 $(PYTEST) -m "not long" tests/kernels/test_triton_*.py
 
-# The long checks: the standing attack, every backend, big lists, recipes, other users and full disks.
+# The long checks: the standing attack, mutants of the source, every backend, big lists, recipes, other users and full disks.
 test-all: test
 	$(PYTEST) -m long
 	TRITON_INTERPRET=1 $(PYTEST) -m long tests/kernels/test_triton_*.py

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FEW = 40  # with fewer lists, intervals are those of Student's t distribution
-ROUGH = 10  # with fewer lists, these intervals are rough, too: a mean of so few values is often not normal
+ROUGH = 10  # with fewer lists, these intervals are also rough: a mean of so few values is often not normal
 
 
 def t_interval(values: NDArray[np.float64], confidence: float) -> tuple[float, float]:
