@@ -114,12 +114,16 @@ class Problem:
 
     def elsewhere(self, file: str, new: str) -> "Problem":
         """Return the problem with another name of a file, such as that of a file which has been copied."""
-        where = (
-            place._replace(file=new) if isinstance(place, Place) and place.file == file else place
+        where = tuple(
+            place._replace(file=new)
+            if isinstance(place, Place) and place.file == file
+            else new
+            if place == file
+            else place
             for place in self.where
         )
         argument = new if self.argument == file else self.argument
-        return replace(self, argument=argument, got=self.got.replace(file, new), where=tuple(where))
+        return replace(self, argument=argument, got=self.got.replace(file, new), where=where)
 
     def at(self, *where: str | Place) -> "Problem":
         """Return the problem inside of another place."""

@@ -268,7 +268,7 @@ def test_a_trec_run_is_ranked_and_reads_back(run, letor, tmp_path):
 
 
 def test_documents_without_an_id_are_named_by_their_place(run, tmp_path):
-    (tmp_path / "a.txt").write_text("0 qid:1 12:1\n0 qid:1 1:2 # an id\n")
+    (tmp_path / "a.txt").write_text("0 qid:1 12:1\n0 qid:1 1:2 # an_id\n")
     lines = rankgrad("predict", run, tmp_path / "a.txt", "--format", "trec").splitlines()
     assert {line.split()[2] for line in lines} == {"document-1", "an_id"}
 

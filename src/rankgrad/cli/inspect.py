@@ -3,7 +3,7 @@
 import json as jsonlib
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -50,12 +50,12 @@ def inspect(
     else:
         if (columns := source.columns_text()) is not None:
             typer.echo(columns)
-        _print(seen, [str(warning.message) for warning in caught])
+        _print(seen, [warning.message for warning in caught])
     if strict and seen.errors:
         raise typer.Exit(1)
 
 
-def _print(seen: "Inspection", warned: list[str]) -> None:
+def _print(seen: "Inspection", warned: list[Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
