@@ -114,16 +114,14 @@ class Problem:
 
     def elsewhere(self, file: str, new: str) -> "Problem":
         """Return the problem with another name of a file, such as that of a file which has been copied."""
-        where = tuple(
-            place._replace(file=new)
-            if isinstance(place, Place) and place.file == file
-            else new
-            if place == file
-            else place
-            for place in self.where
-        )
+
+        def moved(place: str | Place) -> str | Place:
+            if isinstance(place, Place):
+                return place._replace(file=new) if place.file == file else place
+            return new if place == file else place
+
         argument = new if self.argument == file else self.argument
-        return replace(self, argument=argument, got=self.got.replace(file, new), where=where)
+        return replace(self, argument=argument, got=self.got.replace(file, new), where=tuple(map(moved, self.where)))
 
     def at(self, *where: str | Place) -> "Problem":
         """Return the problem inside of another place."""

@@ -95,8 +95,8 @@ def on_permutation(metric: MetricFormula, lists: Lists, permutation: Tensor) -> 
 
     Row r of the permutation (from 0) contains each document's share of rank r + 1. The rows or columns of many
     operators do not sum to 1. So that metrics stay in their range, a document counts once for R and Success, each rank
-    has at most one document for P, AP, RR, ERR and RBP, and the rank of a document for ARP is a mean. nDCG and AP are as
-    in the papers: a document may count more than once.
+    has at most one document for P, AP, RR, ERR and RBP, and the rank of a document for ARP is a mean. nDCG and AP are
+    as in the papers: a document may count more than once.
     """
     top = permutation[..., : metric.k, :]
 
