@@ -78,6 +78,7 @@ FOREIGN = {
     ("experiments/recipes/yaml_file.py", "parse_yaml"): "PyYAML",
     ("experiments/runs/run_cell.py", "run_cell"): "none: the text is stored in a result",
     ("training/model.py", "load"): "PyTorch",
+    ("text/encoder_loading.py", "library_message"): "transformers",
 }
 
 

@@ -182,6 +182,8 @@ def check(line):
         words = words[1:]
     if words[:1] == ["rankgrad"]:
         parse(words[1 : words.index(">")] if ">" in words else words[1:])
+    elif words[:1] == ["make"]:
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
     elif words[:1] == ["python"]:
         assert (ROOT / words[1]).is_file(), line
     elif words:
@@ -204,5 +206,7 @@ def test_a_wrong_command_is_found():
         check("rankgrad trian --data x --out runs/a")
     with pytest.raises(AssertionError, match=r"benchmarks/none\.py"):
         check("python benchmarks/none.py")
+    with pytest.raises(AssertionError, match="make tset"):
+        check("make tset")
     with pytest.raises(AssertionError, match="gcc"):
         check("gcc x.c")

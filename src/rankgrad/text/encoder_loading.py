@@ -71,7 +71,7 @@ class EncoderFiles:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            bad_value(str(path), "be JSON", f"the error {first_line(error)}")
+            bad_value(str(path), "be JSON", f"the error {library_message(error)}")
         if not isinstance(found, kind):
             bad_value(str(path), f"be JSON with a {kind.__name__}", type(found).__name__)
         return found
@@ -165,7 +165,7 @@ class EncoderFiles:
         try:
             yield
         except Exception as error:
-            self.refuse(name, first_line(error), error)
+            self.refuse(name, library_message(error), error)
 
     def refuse(self, name: str, got: str, cause: Exception | None = None) -> NoReturn:
         """Raise the error that `transformers` cannot load the encoder.
@@ -221,7 +221,7 @@ def _pooling(encoder: str, config: dict[str, Any]) -> str:
     return names[found[0]]
 
 
-def first_line(error: BaseException) -> str:
+def library_message(error: BaseException) -> str:
     """Return the message of an error of a library in one line.
 
     Args:
@@ -239,7 +239,7 @@ def _downloaded(encoder: str) -> Path:
     try:
         return Path(snapshot_download(encoder, allow_patterns=_NEEDED, ignore_patterns=["onnx/*", "openvino/*"]))
     except (OSError, ValueError) as error:  # the errors of the package, also about names, are of these types
-        got = f"{encoder!r}: {first_line(error)}"
+        got = f"{encoder!r}: {library_message(error)}"
         raise ValueError(f"encoder must be a model that transformers can load; got {got}") from error
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import hash_of
 from rankgrad.data import Dataset
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, located
 from rankgrad.models.calibration import write_calibration
 from rankgrad.models.folder import (
     CONFIG,
@@ -141,8 +141,7 @@ class TextModel(TrainedModel):
             TextSettings.of({**used, "encoder": str(encoder)}).check(files=False)
             check_number("features", features, whole=True, least=2)
         except (ValueError, TypeError) as error:
-            got = "; ".join(str(error).splitlines())
-            raise ValueError(f"{path / CONFIG} must describe a text ranker; got: {got}") from error
+            raise located(error, str(path / CONFIG)) from error
         network = build_network(TextSettings.of({**settings, "encoder": str(encoder)}))
         if odd := [*network.new, *network.unused]:
             must = "contain the weights of the trained model, no fewer and no more"

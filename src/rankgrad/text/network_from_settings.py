@@ -6,7 +6,7 @@ import torch
 
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.cross_encoder import CrossEncoder
-from rankgrad.text.encoder_loading import first_line
+from rankgrad.text.encoder_loading import library_message
 from rankgrad.text.network import TextNetwork
 from rankgrad.text.settings import TextSettings
 
@@ -30,7 +30,7 @@ def build_network(settings: TextSettings) -> TextNetwork:
         else:
             network = CrossEncoder(settings.encoder, **options)
     except (TypeError, AttributeError, ArithmeticError, LookupError) as error:
-        _refuse(settings.encoder, f"the error {first_line(error)}", error)
+        _refuse(settings.encoder, f"the error {library_message(error)}", error)
     _check_scores(network, settings.encoder)
     return network
 
@@ -44,7 +44,7 @@ def _check_scores(network: TextNetwork, encoder: str) -> None:
         body: Any = network.body
         rows = len(body.get_input_embeddings().weight)
     except Exception as error:
-        _refuse(encoder, f"the error {first_line(error)}", error)
+        _refuse(encoder, f"the error {library_message(error)}", error)
     if tokens >= rows:
         _refuse(encoder, f"the number {tokens} of a token, but {rows} rows in the table of tokens")
 
