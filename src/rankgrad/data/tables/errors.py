@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data.sparse_rows import is_sparse
-from rankgrad.errors import BadValue, Named, Place, Problem, Problems, Setting, warn_caller
+from rankgrad.errors import BadValue, Named, Place, Problem, Problems, Setting, name_settings, warn_caller
 
 _HEAD, _ROWS = 2048, 65_536  # rows that are read first to find doubtful features, and rows that are read together
 _LEAST = 100  # number of rows from which features are doubted
@@ -127,8 +127,8 @@ def warn_identifying(data: Any) -> None:
         if found := [name for name, doubt in zip(names, doubts, strict=True) if doubt == kind]:
             where = "feature" if data.feature_names is None else "column"
             shown = f"the {where} {some(found)}" if len(found) == 1 else f"each of the {where}s {some(found)}"
-            hint = "" if data.feature_names is None else " with drop="
-            warn_caller(f"{shown} {what}: leave it out{hint} if it says nothing about new documents")
+            hint = "" if data.feature_names is None else name_settings(" with {drop=}")
+            warn_caller(f"{shown} {what}: leave it out" + hint + " if it says nothing about new documents")
 
 
 def _doubt(x: NDArray[np.float32], offsets: NDArray[np.int64], name: str) -> str | None:
