@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.atomic_files import aside as name_aside
-from rankgrad.atomic_files import clear_leftovers, naming, read_json, write_json
+from rankgrad.atomic_files import clear_leftovers, hash_of_file, naming, read_json, write_json
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import Place, Problem, Problems
@@ -219,7 +219,7 @@ def file_fingerprint(path: Path, whole: str | None = None) -> dict[str, Any]:
     """
     status = path.stat()
     fingerprint = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ends": _hash_ends(path)}
-    return {**fingerprint, "sha256": whole or _hash(path)}
+    return {**fingerprint, "sha256": whole or hash_of_file(path)}
 
 
 def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
@@ -227,7 +227,7 @@ def matches(path: Path, fingerprint: dict[str, Any], verify: bool) -> bool:
     status = path.stat()
     if status.st_size != fingerprint["size"] or fingerprint.get("mtime_ns", status.st_mtime_ns) != status.st_mtime_ns:
         return False
-    return bool(_hash_ends(path) == fingerprint["ends"] and (not verify or _hash(path) == fingerprint["sha256"]))
+    return bool(_hash_ends(path) == fingerprint["ends"] and (not verify or hash_of_file(path) == fingerprint["sha256"]))
 
 
 def all_match(paths: Sequence[Path], known: Sequence[dict[str, Any]], verify: bool) -> bool:
@@ -240,14 +240,6 @@ def _hash_ends(path: Path) -> str:
         digest = hashlib.sha256(file.read(_END))
         file.seek(max(file.tell(), os.fstat(file.fileno()).st_size - _END))
         digest.update(file.read(_END))
-    return digest.hexdigest()
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(_END):
-            digest.update(piece)
     return digest.hexdigest()
 
 
