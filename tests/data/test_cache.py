@@ -254,8 +254,8 @@ def test_all_of_a_cache_is_read_once_after_each_change(source, folder, monkeypat
     read_letor(source, cache=folder, missing=0.0)
     if copied:
         folder = shutil.copytree(folder, folder.with_name("copy"))
-    hashed, read = caches._hash, []
-    monkeypatch.setattr(caches, "_hash", lambda path: read.append(path.name) or hashed(path))
+    hashed, read = caches.hash_of_file, []
+    monkeypatch.setattr(caches, "hash_of_file", lambda path: read.append(path.name) or hashed(path))
     counts = []
     for options in ({}, {}, {"verify": True}):
         open_cache(folder, **options)
