@@ -134,7 +134,8 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
 
 
 def test_what_is_hostile_in_json_is_one_sentence(run):
-    for text in ('{"a":' * 100_000, "[1]", '{"epoch": NaN}', '{"validation": 3}', "\xff"):
+    odd = ('{"epoch": ""}', '{"trees": -1}', '{"validation": 3}')
+    for text in ('{"a":' * 100_000, "[1]", '{"epoch": NaN}', *odd, "\xff"):
         (run / "metrics.json").write_text(text, encoding="latin-1")
         with pytest.raises(ValueError, match=r"^[^\n]*metrics\.json must [^\n]*$"):
             Model.load(run)

@@ -135,4 +135,8 @@ def read_metrics(folder: str | PathLike[str]) -> dict[str, Any]:
         values = known.get(part, {})
         if not isinstance(values, dict) or not all(isinstance(each, int | float) for each in values.values()):
             bad_value(str(path), f"contain a mapping from metric to number as {part!r}", values)
+    for unit in ("epoch", "trees"):
+        count = known.get(unit, 0)
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            bad_value(str(path), f"contain an integer of at least 0 as {unit!r}", repr(count)[:40])
     return known
