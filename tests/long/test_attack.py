@@ -4,8 +4,8 @@ import pytest
 from attack import KINDS, attack
 
 
-# Of kinds that prepare for long (runs that are killed, models of every sort) this is one attempt. With this seed, the run
-# that is killed is one of `rankgrad train`.
+# Of kinds that prepare for long (runs that are killed, models of every sort) this is one attempt. With this seed, the
+# killed run is one of `rankgrad train`.
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_minute_of_the_standing_attack_finds_nothing(kind):
     assert attack(kind, 2.0, seed=6).total() > 0
