@@ -45,7 +45,7 @@ def page(studies: Sequence[Study]) -> str:
         studies="\n".join(_study(f"s{place}", study, several) for place, study in enumerate(studies)),
         version=escape(__version__),
         # `<` is escaped, because `</script>` in a text would end the script element. The JSON contains only ASCII.
-        data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        data=_for_vega(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
         library=library,
         program=program,
     )
@@ -213,7 +213,13 @@ def _field(number: Any, value: float | None, head: str) -> str:
 
 def _options(values: Iterable[str]) -> str:
     # The value is also given as an attribute, because browsers collapse spaces in the text.
-    return "".join(f'<option value="{escape(value)}">{escape(value)}</option>' for value in values)
+    known = (json.loads(_for_vega(json.dumps(value))) for value in values)
+    return "".join(f'<option value="{escape(value)}">{escape(value)}</option>' for value in known)
+
+
+def _for_vega(text: str) -> str:
+    """Return JSON text in which a space of no width follows the name `__proto__`, with which Vega would fail."""
+    return text.replace('"__proto__"', '"__proto__\\u200b"')
 
 
 def _details(summary: str, text: str) -> str:
