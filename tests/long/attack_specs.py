@@ -20,6 +20,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+import rankgrad.text.collection  # noqa: F401  # its first import makes data classes, which runs code of Python
 from rankgrad import backend, losses, metrics, rankers, relax
 from rankgrad.data import Preprocessing, datasets, loading
 from rankgrad.data.preprocessing.steps import KINDS as STEPS
