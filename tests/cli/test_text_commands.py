@@ -529,7 +529,7 @@ def test_a_report_compares_a_text_run_with_its_first_stage(made, tmp_path):
 
     study = _run_study(made.model, None, True)
     assert [row[0].text for row in study.tables[0].rows][1:] == ["random order", "BM25"]
-    lists = TextLists.kept(made.model).read().test
+    lists = TextLists.kept(made.model).read().splits.test
     wanted = evaluate_lists(lists.features[:, 2], lists, ["nDCG@10"])
     assert dict(zip(study.tables[0].heads, study.tables[0].rows[2], strict=True))["nDCG@10"].value == wanted["nDCG@10"]
     assert study.rows["importance"] == []
