@@ -310,11 +310,17 @@ def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, cross, tmp_path, 
     done = CliRunner().invoke(app, [*map(str, ("text", *words, tmp_path / "a.txt"))])
     assert (done.exit_code, (tmp_path / "a.txt").exists()) == (130, False)
     assert "Stopped. The same command resumes." in done.output
-    with (tmp_path / "a.txt.partial").open("a") as file:
-        file.write("[1.0, 2")  # the process ended while it wrote a line
-    blocks = len(calls) - 1
-    calls.clear()
+    blocks, partial = len(calls) - 1, tmp_path / "a.txt.partial"
     calls += [None] * 3
+    head, *lines = partial.read_text().splitlines(keepends=True)
+    assert len(lines) == blocks == 2
+    (tmp_path / "c.txt.partial").write_text(head + re.sub(r"(\.\d\d)\d", r"\g<1>7", lines[0]) + lines[1])  # damaged
+    (tmp_path / "d.txt.partial").write_text("".join([head, *lines[::-1]]))
+    for name in "cd":
+        assert "resuming" not in text(*words, tmp_path / f"{name}.txt")
+        assert (tmp_path / f"{name}.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
+    with partial.open("a") as file:
+        file.write('{"scores": [1.0, 2')  # the process ended while it wrote a line
     told = text(*words, tmp_path / "a.txt")
     assert f"resuming: {blocks} of" in told
     assert (tmp_path / "a.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
@@ -529,7 +535,7 @@ def test_a_report_compares_a_text_run_with_its_first_stage(made, tmp_path):
 
     study = _run_study(made.model, None, True)
     assert [row[0].text for row in study.tables[0].rows][1:] == ["random order", "BM25"]
-    lists = TextLists.kept(made.model).read().test
+    lists = TextLists.kept(made.model).read().splits.test
     wanted = evaluate_lists(lists.features[:, 2], lists, ["nDCG@10"])
     assert dict(zip(study.tables[0].heads, study.tables[0].rows[2], strict=True))["nDCG@10"].value == wanted["nDCG@10"]
     assert study.rows["importance"] == []

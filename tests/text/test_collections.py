@@ -79,6 +79,22 @@ def test_comments_are_removed_in_linear_time():
     assert time.perf_counter() - start < 1
 
 
+@pytest.mark.parametrize("name", ["documents.jsonl", "documents.parquet", "MED.ALL", "queries.tsv", "qrels.txt"])
+def test_a_link_to_a_device_is_no_file(name, tmp_path):
+    """A read of /dev/zero would not end; /dev/null is as little a file."""
+    write(
+        tmp_path,
+        {"documents.jsonl": '{"id": "a", "text": "wing"}\n', "queries.tsv": "q\twing\n", "qrels.txt": "q 0 a 1"},
+    )
+    if not name.startswith(("queries", "qrels")):
+        (tmp_path / "documents.jsonl").unlink()
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("/dev/null")
+    wrong = (ValueError, "no documents") if name == "MED.ALL" else (FileNotFoundError, f"{name}: is not a regular file")
+    with pytest.raises(wrong[0], match=wrong[1]):
+        rg.text.load(tmp_path)
+
+
 # The two collections that the project measures
 
 

@@ -7,7 +7,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from rankgrad.data import Dataset
+
 METRICS = ["nDCG@1", "nDCG@5", "nDCG@10", "AP", "RR"]  # default metrics of an evaluation
+TEXT_METRICS = ["nDCG(gain='linear')@10", "nDCG(gain='linear')@20", "AP", "P@10"]  # those of lists of texts
+
+
+def default_metrics(data: "Dataset") -> list[str]:
+    """Return the metrics that are printed about the lists of a data set after a training."""
+    return METRICS if data.texts is None else TEXT_METRICS
 
 
 def plain_table() -> "Table":

@@ -314,6 +314,15 @@ class RankerKind(ABC):
         """Raise an `ImportError` that shows how to install a missing package of this kind."""
         return
 
+    def training_data(self, data: str, begun: str | None = None) -> str:
+        """Return the name of the data on which a command trains the ranker, such as `data` with another option.
+
+        Args:
+            data: name of a data set, as in `rankgrad.data.load`.
+            begun: result of this method for a run that is resumed; None for a new run.
+        """
+        return data
+
     def reads_missing(self, settings: Mapping[str, Any]) -> bool:
         """Return True if a ranker with these settings is trained on NaN without a setting for missing values.
 

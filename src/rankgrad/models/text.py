@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from rankgrad.data import Dataset
+from rankgrad.data.loading import text_source
 from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.run import Callback
@@ -78,6 +79,22 @@ class TextKind(RankerKind):
     def check_installed(self) -> None:
         """Raise an `ImportError` that shows how to install `transformers`."""
         need_package("transformers", "a text ranker")
+
+    def training_data(self, data: str, begun: str | None = None) -> str:
+        """Return the spec of a text data set whose training lists also contain the relevant documents that BM25 missed.
+
+        A resumed run keeps its lists: version 0.2 did not add these documents.
+
+        Args:
+            data: spec of a text data set; any other name is not changed.
+            begun: spec of the data of a run that is resumed; None for a new run.
+        """
+        try:
+            source, then = text_source(data), None if begun is None else text_source(begun)
+        except ValueError:  # the check of the data raises the error
+            return data
+        add = True if begun is None else then and then.add_relevant
+        return data if source is None or source.add_relevant is not None else source.spec(add_relevant=add)
 
     def fit(
         self,
