@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .importance import svg
+from .pictures import svg
 from .templates import fill, table
 
 MEASURED = Path(__file__).parents[1] / "tables" / "calibration.json"

@@ -4,8 +4,8 @@ from typing import Any
 
 from rankgrad.data.preprocessing.missing_values import INDICATED
 
-from .importance import svg
 from .measurements import read, where
+from .pictures import svg
 from .templates import fill, paragraph, table
 
 PICTURE = "missing-values"

@@ -1,9 +1,8 @@
 """Page about the importance of features and the explanation of a list, and its pictures on generated lists."""
 
-import re
 from dataclasses import replace
-from typing import Any
 
+from .pictures import svg
 from .templates import fill
 
 PICTURES = ("importance", "explain")
@@ -29,16 +28,3 @@ def pictures() -> dict[str, str]:
     found, one = model.feature_importance(test), model.explain(test, test.qids[0])
     charts = (importance_chart(found, FEATURES), explanation_chart(one, 8))
     return {f"figures/{name}.svg": svg(chart) for name, chart in zip(PICTURES, charts, strict=True)}
-
-
-def svg(chart: Any) -> str:
-    """Return a chart as SVG without invisible parts.
-
-    Args:
-        chart: chart of Altair.
-    """
-    import vl_convert
-
-    text = str(vl_convert.vegalite_to_svg(chart.to_dict())) + "\n"
-    text = re.sub(r' (?:aria-[a-z]+|class|role|pointer-events|font-family)="[^"]*"| opacity="1"', "", text)
-    return text.replace("<svg ", '<svg font-family="sans-serif" ', 1)
