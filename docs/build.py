@@ -12,12 +12,10 @@ from pathlib import Path
 from pages import (
     architecture,
     auto,
-    calibration,
     columns,
     data,
-    importance,
     leaderboard,
-    own_loop,
+    model_pictures,
     peers,
     performance,
     readme,
@@ -27,7 +25,6 @@ from pages import (
     trees,
     which_loss,
 )
-from pages import text as text_page
 from pages.losses import Advice, index_page, loss_page, read_advice, sections
 
 from rankgrad import backend, losses, metrics, relax
@@ -57,10 +54,8 @@ def build(docs: Path) -> None:
     with backend("plain"):  # the same curves without compiling kernels first
         drawn = {f"losses/pictures/{name}.svg": loss_pictures.loss_picture(name, when[name]) for name in losses.__all__}
         drawn |= {f"figures/{name}.svg": loss_pictures.FIGURES[name]() for name in FIGURES}
-    drawn |= importance.pictures()
+    drawn |= model_pictures.pictures()
     drawn[ARCHITECTURE] = architecture.picture()
-    drawn[f"figures/{calibration.PICTURE}.svg"] = calibration.picture()
-    drawn[f"figures/{columns.PICTURE}.svg"] = columns.picture()
     made = page_texts(when) | drawn
     for path, text in made.items():
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
@@ -79,16 +74,12 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "performance.md": performance.page(),
         "training.md": training.page(),
         "data.md": data.page(),
-        "own-loop.md": own_loop.page(),
         "scale.md": scale.page(),
         "serving.md": serving.page(),
         "trees.md": trees.page(),
         "auto.md": auto.page(),
-        "calibration.md": calibration.page(),
         "columns.md": columns.page(),
-        "importance.md": importance.page(),
         "leaderboard.md": leaderboard.page(),
-        "text.md": text_page.page(),
         "coming-from/index.md": peers.page(),
         "../README.md": readme.page(),
     }
@@ -111,8 +102,7 @@ def check(docs: Path) -> list[str]:
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
-    names = (*importance.PICTURES, calibration.PICTURE, columns.PICTURE)
-    pictures += [f"figures/{name}.svg" for name in names]
+    pictures += [f"figures/{name}.svg" for name in model_pictures.PICTURES]
     for path in pictures:
         if not (docs / path).exists():
             problems.append(f"docs/{path} is missing")

@@ -1,4 +1,4 @@
-"""Quality with missing values: `python benchmarks/missing_values.py [--root DIR] [--jobs 2] [--json FILE]`.
+"""Quality with missing values: `python studies/missing-values/measure.py [--root DIR] [--jobs 2] [--json FILE]`.
 
 Values are removed from training, validation and test lists alike: either at random, or large values more often than
 small ones, so that a missing value says something about the document. Networks with each treatment of missing values,
@@ -12,6 +12,7 @@ are missing more often.
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -20,6 +21,8 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from setting import setting
 
 LISTS, FEATURES, LENGTH, FOLDS = 400, 20, 20, 5

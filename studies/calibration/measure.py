@@ -1,4 +1,4 @@
-"""Calibration on MQ2008 and OHSUMED, label > 0: `python benchmarks/calibration.py [--root DIR] [--json FILE]`.
+"""Calibration on MQ2008 and OHSUMED, label > 0: `python studies/calibration/measure.py [--root DIR] [--json FILE]`.
 
 An mlp is trained with each loss on each fold; the validation lists choose the epoch by nDCG@10, and then fit the
 calibration. ECE is that of the test documents of all folds together, with 15 bins. Uncalibrated probabilities are the
@@ -10,11 +10,14 @@ Expected: calibrated softmax has an ECE of at most that of bce + 0.01, and its n
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from setting import setting
 
 SETS = ("MQ2008", "OHSUMED")

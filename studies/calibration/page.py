@@ -1,22 +1,18 @@
-"""Page about calibration, with the measured study and a reliability plot on generated lists."""
+"""Page with the study of calibration."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from .pictures import svg
-from .templates import fill, table
+from pages.templates import fill, table
 
-MEASURED = Path(__file__).parents[1] / "tables" / "calibration.json"
-PICTURE = "calibration"
+HERE = Path(__file__).parent
 ALLOWED = 0.01  # ECE of a calibrated model above that of bce that is still called equal
 
 
 def page() -> str:
     """Return the page."""
-    from rankgrad.models.reliability import BINS
-
-    found = json.loads(MEASURED.read_text())
+    found = json.loads((HERE / "results.json").read_text())
     head = [
         "data",
         "loss",
@@ -39,23 +35,7 @@ def page() -> str:
         f"`{settings['model']}` was trained with each loss, learning rate {settings['lr']}, at most "
         f"{settings['epochs']} epochs and {found['seeds']} seeds."
     )
-    return fill("calibration", bins=str(BINS), study=study, table=table(head, rows), findings=_findings(found["rows"]))
-
-
-def picture() -> str:
-    """Return the reliability plot: sigmoids of the scores and calibrated probabilities of the same model."""
-    from rankgrad.data.synthetic import synthetic
-    from rankgrad.experiments.report.reliability_chart import SIGMOID, reliability_chart
-    from rankgrad.models import kind_of
-
-    data = synthetic(400, features=10, mean_length=20, seed=1)
-    settings = {"model": "mlp:widths=32", "loss": "softmax", "preprocess": "standardise", "epochs": 15, "lr": 0.01}
-    model = kind_of("mlp").fit(settings, data.train, data.validation)
-    measured = {SIGMOID: model.reliability(data.test)}
-    for method in ("platt", "isotonic"):
-        model.calibrate(data.validation, method=method)
-        measured[method] = model.reliability(data.test)
-    return svg(reliability_chart(measured))
+    return fill(HERE / "template.md", study=study, table=table(head, rows), findings=_findings(found["rows"]))
 
 
 def _with_interval(row: dict[str, Any], name: str, sign: str = "") -> str:
