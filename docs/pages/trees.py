@@ -5,7 +5,6 @@ from typing import Any
 
 from rankgrad.trees import hessians
 
-from . import smooth_ablation
 from .comparisons import HEAD, LEVEL, adjusted, cells, phrase
 from .measurements import read
 from .templates import fill, paragraph, table
@@ -24,7 +23,6 @@ def page() -> str:
         "trees",
         second_derivatives=_second_derivatives(),
         **_losses(losses),
-        **smooth_ablation.values(),
         **_tuned(tuned),
         **_rounds(rounds),
     )

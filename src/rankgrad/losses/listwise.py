@@ -59,7 +59,7 @@ def listnet(
     .. math:: \ell(s, y) = -\sum_i P_y(i) \log \frac{e^{s_i}}{\sum_j e^{s_j}}, \quad
               P_y(i) = \frac{w_i y_i}{\sum_j w_j y_j} \text{ or } \frac{w_i e^{y_i}}{\sum_j w_j e^{y_j}}
 
-    With `targets="sum"`, the loss is an upper bound of -log MRR and of -log NDCG (docs/bounds.md).
+    With `targets="sum"`, the loss is an upper bound of -log MRR and of -log NDCG (studies/bounds).
 
     Args:
         scores, labels, mask, offsets, weights, reduction: the lists and the reduction; see `rankgrad.losses`.
