@@ -49,11 +49,12 @@ def setting(default: Any, about: str, **more: Any) -> Any:
     """Declare a setting, as the value of a field of a `Schema`.
 
     Args:
-        default: default value.
+        default: default value; `dict` for an empty dictionary.
         about: sentence for help and documentation.
         more: fields of `Declaration`.
     """
-    return field(default=default, metadata={"declaration": Declaration(about, **more)})
+    how: dict[str, Any] = {"default_factory": dict} if default is dict else {"default": default}
+    return field(**how, metadata={"declaration": Declaration(about, **more)})
 
 
 def declaration(declared: "Field[Any]") -> Declaration:
@@ -189,6 +190,17 @@ def check_device(device: str) -> str:
     """
     one_of("device", device.partition(":")[0], ("auto", "cpu", "cuda"))
     return device
+
+
+def check_share(name: str, value: Any) -> None:
+    """Check a share of lists, such as `holdout`.
+
+    Args:
+        name: name of the setting.
+        value: value of the setting.
+    """
+    if not isinstance(value, int | float) or not 0 <= value < 1:
+        bad_value(name, "be a number of at least 0 and below 1", repr(value))
 
 
 def check_number(
