@@ -15,7 +15,7 @@ import rankgrad as rg
 from rankgrad.data import from_arrays
 from rankgrad.lock import locked
 from rankgrad.run.checkpoint import LAST
-from rankgrad.text.settings import TextSettings
+from rankgrad.text import TextSettings
 from rankgrad.text.training import train_text
 from rankgrad.training import Settings, SettingsError, train
 from rankgrad.trees.boosting import boost

@@ -196,7 +196,7 @@ def test_missing_values_are_the_trees_own_business(framework):
         ),
         ({"objective": "lambdarank"}, "objective must be given as loss; got objective='lambdarank'"),
         ({"seed": None}, "seed must be an integer; got None"),
-        ({"trees": 0}, "trees must be an integer of at least 1; got 0"),
+        ({"trees": 0}, "trees must be at least 1; got 0"),
         ({"holdout": 1.0}, "holdout must be a number of at least 0 and below 1"),
         ({"metric": "nDGC@10"}, "nDCG"),
         ({"num_leave": 3}, "parameter must be a parameter of lightgbm; got 'num_leave'; did you mean 'num_leaves'"),

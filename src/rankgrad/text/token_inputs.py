@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.errors import bad_type, one_of
+from rankgrad.settings.text import PASSAGES
 
-PASSAGES = ("first", "mean", "best")
 _LARGEST_CACHE = 1_000_000_000  # maximum size, in bytes, of the token inputs that are kept for the next epoch
 _ENTRY = 600  # bytes of an entry of the cache besides its numbers
 

@@ -17,12 +17,12 @@ from rankgrad.errors import bad_value
 from rankgrad.losses.custom import as_loss
 from rankgrad.run import Callback, NotFinite, run
 from rankgrad.run.loop import OneProcess, TrainingLoop
+from rankgrad.settings.text import TextSettings
 from rankgrad.text.collection import collection_of
 from rankgrad.text.list_sampling import training_steps
 from rankgrad.text.model import TextModel, pairs_of
 from rankgrad.text.network import TextNetwork
 from rankgrad.text.network_from_settings import build_network
-from rankgrad.text.settings import TextSettings
 from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.checkpoint import run_id
 from rankgrad.training.devices import chosen_device

@@ -17,6 +17,7 @@ from rankgrad.metrics.custom import as_metric
 from rankgrad.rankers.custom import CustomRanker
 from rankgrad.run import Callback, NotFinite, run
 from rankgrad.run.loop import ADVICE, TrainingLoop
+from rankgrad.settings.neural import Settings
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.checkpoint import run_id
@@ -29,7 +30,6 @@ from rankgrad.training.hypergradient import metric_goal
 from rankgrad.training.model import Model
 from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss, checked_weights
 from rankgrad.training.optimisers import make_optimiser
-from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import init_model_hash, warm_start
 

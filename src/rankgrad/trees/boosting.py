@@ -27,13 +27,13 @@ from rankgrad.run import Callback, Trainable, run
 from rankgrad.run.checkpoint import LAST
 from rankgrad.run.loop import OneProcess, TrainingLoop
 from rankgrad.run.state import RunState
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.tree_frameworks import FILES
 from rankgrad.trees.checkpoint import TreeCheckpoint, facts_of
 from rankgrad.trees.frameworks import BoostingTask, GrownTrees, Weights, framework_named
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import drops_trees, in_segments, seed_of
-from rankgrad.trees.settings import TreeSpec
 from rankgrad.trees.validation import TreeValidator, validation_metric
 
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
