@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
     "data": {"lists", "metrics", "kernels.numba_cache"},
-    "run": {"data"},
+    "run": {"data", "losses", "metrics"},
     "models": {"run", "lists", "metrics", "losses", "rankers", "data", "training", "trees", "text", "parallel"},
     # A calibration uses only data and files, so each kind of model may save and export its own.
     "training": {

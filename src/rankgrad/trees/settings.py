@@ -9,12 +9,12 @@ import torch
 from rankgrad import losses
 from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.custom import loss_text
+from rankgrad.metrics.custom import as_metric, metric_text
 from rankgrad.spec import spell
 from rankgrad.tree_frameworks import FRAMEWORKS
 from rankgrad.trees.frameworks import framework_named
 from rankgrad.trees.objective import objective
 from rankgrad.trees.parameters import ALIASES, check_params
-from rankgrad.trees.validation import validation_metric
 
 PREFIX = "native:"
 
@@ -46,7 +46,7 @@ class TreeSpec(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings of boosted trees as JSON values; loss and metric are text."""
-        return {**self._asdict(), "loss": loss_text(self.loss), "metric": validation_metric(self.metric)[0]}
+        return {**self._asdict(), "loss": loss_text(self.loss), "metric": metric_text(self.metric)}
 
 
 def spelled_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def tree_spec(arguments: Mapping[str, Any]) -> TreeSpec:
         bad_value("seed", "be an integer", repr(given["seed"]))
     if not isinstance(given["holdout"], int | float) or not 0 <= given["holdout"] < 1:
         bad_value("holdout", "be a number of at least 0 and below 1", repr(given["holdout"]))
-    validation_metric(given["metric"])
+    as_metric(given["metric"])
     if given["threads"] is None:
         given["threads"] = torch.get_num_threads()
     own = {name: given[name] for name in TreeSpec._fields if name != "params"}
