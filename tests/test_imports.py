@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "rankers": {"lists"},
     "settings": {"losses", "metrics", "data", "text.encoder_files"},
     "data": {"lists", "metrics", "kernels.numba_cache"},
-    "run": {"data"},
+    "run": {"data", "losses", "metrics"},
     "models": {
         "run",
         "settings",

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors.torch import load_file
 from paths import ROOT, SOURCE
+from safetensors.torch import load_file
 from test_imports import MODULES, imported, module_name
 from typer.testing import CliRunner
 

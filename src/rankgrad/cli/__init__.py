@@ -63,7 +63,7 @@ def _add(command: str, panel: str) -> None:
 for _panel, _commands in PANELS.items():
     for _command in _commands.split():
         _add(_command, _panel)
-app.add_typer(text.app, name="text", rich_help_panel=[*PANELS][0])
+app.add_typer(text.app, name="text", rich_help_panel=next(iter(PANELS)))
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ class Checkpoint:
         self.path, self.fabric, self.init_hash = folder / LAST, fabric, init_hash
         self.settings, self.changeable = settings.to_json(), settings.changeable()
         self.data = data_fingerprint(data)
-        self.weights = _weights_checksum(data.weights if weights is None else weights)
+        self.weights = None if weights is None else zlib.crc32(np.array(weights, dtype=np.float32).tobytes())
         self.run = run_id(settings, data, init_hash)
         self.held_out: str | None = None  # hash of the held-out lists, if there are any
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -164,11 +164,6 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
     fixed = {name: value for name, value in settings.to_json().items() if name not in settings.changeable()}
     facts = [fixed, data_fingerprint(data), *([] if init_hash is None else [init_hash])]
     return hash_of(json.dumps(facts, sort_keys=True).encode())[:16]
-
-
-def _weights_checksum(weights: Any) -> int | None:
-    """Return a checksum of the document weights of a neural run, or None if there are no weights."""
-    return None if weights is None else zlib.crc32(np.array(weights, dtype=np.float32).tobytes())
 
 
 def _random(device: torch.device) -> dict[str, Tensor]:
