@@ -9,14 +9,14 @@ from tiny_collection import WORDS, tiny_collection
 from tiny_encoder import tiny_encoder
 
 import rankgrad as rg
+from rankgrad.text import TextSettings
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.cross_encoder import CrossEncoder
 from rankgrad.text.encoder_seal import SEAL
 from rankgrad.text.list_sampling import training_steps
 from rankgrad.text.network_from_settings import build_network
-from rankgrad.text.settings import TextSettings
 from rankgrad.text.training import parameter_groups
-from rankgrad.training.settings import SettingsError
+from rankgrad.training import SettingsError
 
 KINDS = {"bi_encoder": rg.text.BiEncoderRanker, "cross_encoder": rg.text.CrossEncoderRanker}
 QUICK = {"epochs": 2, "batch_size": 4, "list_size": 6, "lr": 1e-3, "max_length": 32, "chunk": 8, "device": "cpu"}

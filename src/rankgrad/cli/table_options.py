@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from rankgrad.cli.option_groups import option, with_parameters
 
 if TYPE_CHECKING:
     from rankgrad.data import Columns
@@ -71,9 +73,9 @@ def with_table_options(command: Callable[..., None], shown: Sequence[str] = ()) 
     typed = {name: f"{name}_column" if name in signature(command).parameters else name for name in (*_HELP, "regroup")}
     for name, help in _HELP.items():
         spelling = f"--{typed[name].replace('_', '-')}"
-        option = typer.Option(spelling, help=help, rich_help_panel=PANEL, metavar="<str>", hidden=name not in shown)
+        column = typer.Option(spelling, help=help, rich_help_panel=PANEL, metavar="<str>", hidden=name not in shown)
         added[typed[name]] = (
-            Annotated[list[str] | None, option] if name in _SEVERAL else Annotated[str | None, option],
+            Annotated[list[str] | None, column] if name in _SEVERAL else Annotated[str | None, column],
             None,
         )
     regroup = typer.Option(
@@ -87,15 +89,8 @@ def with_table_options(command: Callable[..., None], shown: Sequence[str] = ()) 
 
     @wraps(command)
     def run(**given: Any) -> None:
-        table = TableOptions(**{name: given.pop(option) for name, option in typed.items()})
+        table = TableOptions(**{name: given.pop(typed_name) for name, typed_name in typed.items()})
         command(table=table, **{name: value for name, value in given.items() if name not in added})
 
     own = [each for each in signature(command).parameters.values() if each.name != "table"]
-    parameters = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in added.items()
-    ]
-    run.__signature__ = Signature([*own, *parameters])  # type: ignore[attr-defined]
-    kept = {name: each for name, each in command.__annotations__.items() if name != "table"}
-    run.__annotations__ = {**kept, **{name: each[0] for name, each in added.items()}}
-    return run
+    return with_parameters(run, [*own, *(option(name, *each) for name, each in added.items())])

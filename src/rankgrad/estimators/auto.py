@@ -22,7 +22,7 @@ from rankgrad.models.auto.stored_lists import joined
 from rankgrad.models.registry import load
 from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Pool, Runner, run_in_this_process
-from rankgrad.training.settings import check_number
+from rankgrad.settings.schema import check_number
 
 _NEEDS_LISTS = "be given, because an ensemble standardises scores per list"
 

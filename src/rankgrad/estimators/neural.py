@@ -23,6 +23,7 @@ from rankgrad.models.folder import CONFIG, read_config
 from rankgrad.models.registry import kind_named
 from rankgrad.run import Callback
 from rankgrad.run.log import LOG
+from rankgrad.settings.schema import check_share
 from rankgrad.training import Model, Settings
 
 _ROWS = 65_536  # number of documents per block, if a score does not depend on the other documents
@@ -258,8 +259,7 @@ class Ranker(RowRanker):
         # A search may set NumPy numbers, which cannot be written as JSON.
         settings = Settings.of({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
         settings.check()
-        if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
-            bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
+        check_share("holdout", self.holdout)
         if self.out is None and (settings.trackers or settings.save_steps):
             bad_value("out", "be a folder if trackers or save_steps are set", None)
         return settings

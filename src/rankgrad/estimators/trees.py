@@ -14,9 +14,10 @@ from rankgrad.estimators.rows import RowRanker, hold_out_rows, with_weights
 from rankgrad.models.folder import CONFIG
 from rankgrad.models.registry import kind_named
 from rankgrad.run import Callback
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.parameters import own_names
-from rankgrad.trees.settings import TreeSpec, tree_spec
+from rankgrad.trees.settings import tree_spec
 
 _Parameters = ParamSpec("_Parameters")
 

@@ -15,6 +15,7 @@ from rankgrad.errors import Problems, bad_value, one_of
 from rankgrad.losses.composed import WeightedSum, learned_scalars, takes_weights
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.relaxed import relaxed
+from rankgrad.losses.traits import Traits, traits_of
 from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.option_checks import check_sizes, fit_options
 from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
@@ -56,6 +57,7 @@ class TextLoss(nn.Module):
     `adapt` is a name in `ADAPTS`: the way in which a training run trains the parameters of the loss.
     """
 
+    takes_batch = False  # True for a custom function of the scores and the batch of a training
     warns = False  # True if the next call warns that only the training loop of rankgrad knows `adapt`
 
     def __init__(
@@ -95,7 +97,12 @@ class TextLoss(nn.Module):
 
     def learned(self) -> dict[str, float]:
         """Return the values of the loss's learned parameters by name. Most losses have no such parameters."""
-        return learned_scalars(self)
+        return learned_scalars(self, inside=True)
+
+    @property
+    def traits(self) -> Traits:
+        """Traits of the loss with its options."""
+        return traits_of(self.function, self.options)
 
     def only_joint(self, what: str) -> None:
         """Raise an error if the spec of the loss contains `adapt=heldout` or `adapt=metric`.

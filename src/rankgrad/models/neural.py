@@ -14,18 +14,12 @@ from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
 from rankgrad.run import Callback
 from rankgrad.run.checkpoint import LAST
+from rankgrad.settings.schema import SettingsError
 from rankgrad.spec import spell, write
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.model import WEIGHTS
-from rankgrad.training.settings import SettingsError
 
-# Search space of `rankgrad tune`: settings of a run, and options of the network.
-SPACE: dict[str, Any] = {
-    "lr": {"low": 1e-4, "high": 1e-2, "log": True},
-    "weight_decay": {"low": 1e-6, "high": 1e-2, "log": True},
-    "batch_size": [16, 32, 64, 128],
-    "preprocess": ["standardise", "log1p,standardise", "quantile"],
-}
+# Search space of `rankgrad tune` for the options of each network.
 _DROPOUT = {"low": 0.0, "high": 0.5}
 _WIDTHS = ["64-32", "128-64", "256-128", "512-256-128"]
 SPACE_OF_MODEL: dict[str, dict[str, Any]] = {
@@ -166,11 +160,12 @@ class NeuralKind(RankerKind):
                 "'cosine'",
             )
         if not isinstance(given_settings.model, str):
-            return dict(SPACE)
+            return Settings.space()
         name, given = rankers.parse_ranker(given_settings.model)
         # The options of a preset are not searched, because a preset is the network of a paper.
         ranges = SPACE_OF_MODEL.get(name, {})
-        return {**SPACE, **{f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}}
+        options = {f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}
+        return Settings.space() | options
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a network with sampled values; sampled options of the network become part of its spec.

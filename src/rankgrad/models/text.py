@@ -13,18 +13,12 @@ from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.run import Callback
 from rankgrad.run.checkpoint import LAST
+from rankgrad.settings.text import TextSettings
 from rankgrad.spec import spell
 from rankgrad.text.encoder_files import ENCODER, need_package
 from rankgrad.text.model import KIND, TextModel
-from rankgrad.text.settings import TextSettings
 from rankgrad.text.training import train_text
 
-SPACE: dict[str, Any] = {
-    "lr": {"low": 5e-6, "high": 1e-4, "log": True},
-    "list_size": [8, 16, 32],
-    "batch_size": [4, 8, 16],
-    "weight_decay": {"low": 1e-4, "high": 1e-1, "log": True},
-}
 _ABOUT = {
     "bi_encoder": "Encoder that maps query and document to vectors, for text data sets; the score is the cosine",
     "cross_encoder": "Encoder that reads query and document together, for text data sets",
@@ -140,7 +134,7 @@ class TextKind(RankerKind):
         Args:
             settings: settings with fixed values, which are not searched.
         """
-        return {name: values for name, values in SPACE.items() if name not in settings}
+        return {name: values for name, values in TextSettings.space().items() if name not in settings}
 
     def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
         """Return the settings of a text ranker with this device.

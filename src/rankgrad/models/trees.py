@@ -218,7 +218,8 @@ class TreeKind(RankerKind):
         return {self.name: str(import_framework(self.name).__version__)}
 
     def _plan(self, settings: Any) -> Any:
-        from rankgrad.trees.settings import TreeSpec, spelled_settings, tree_spec
+        from rankgrad.settings.trees import TreeSpec
+        from rankgrad.trees.settings import spelled_settings, tree_spec
 
         return settings if isinstance(settings, TreeSpec) else tree_spec(spelled_settings(settings))
 

@@ -4,11 +4,11 @@ from typing import Any, NoReturn
 
 import torch
 
+from rankgrad.settings.text import TextSettings
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.cross_encoder import CrossEncoder
 from rankgrad.text.encoder_loading import library_message
 from rankgrad.text.network import TextNetwork
-from rankgrad.text.settings import TextSettings
 
 _NETWORKS: dict[str, Any] = {"bi_encoder": BiEncoder, "cross_encoder": CrossEncoder}
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.settings.text import PASSAGES
 
 if TYPE_CHECKING:
     from rankgrad.text.encoder_loading import EncoderFiles
 
-PASSAGES = ("first", "mean", "best")
 _LARGEST_CACHE = 1_000_000_000  # maximum size, in bytes, of the token inputs that are kept for the next epoch
 _SHORTEST = 4  # tokens of an input: two special tokens, and one word each of query and document
 _ENTRY = 600  # bytes of an entry of the cache besides its numbers

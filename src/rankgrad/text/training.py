@@ -12,22 +12,20 @@ from torch import Tensor, nn
 
 from rankgrad.data import Dataset
 from rankgrad.data.evaluation import evaluate_lists
-from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_value
-from rankgrad.losses.custom import as_loss
 from rankgrad.run import Callback, NotFinite, run
 from rankgrad.run.loop import OneProcess, TrainingLoop
+from rankgrad.run.objective import Batch, column_tensors, objective
+from rankgrad.settings.text import TextSettings
 from rankgrad.text.collection import collection_of
 from rankgrad.text.list_sampling import training_steps
 from rankgrad.text.model import TextModel, pairs_of
 from rankgrad.text.network import TextNetwork
 from rankgrad.text.network_from_settings import build_network
-from rankgrad.text.settings import TextSettings
 from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.checkpoint import run_id
 from rankgrad.training.devices import chosen_device
 from rankgrad.training.epochs import EpochTraining
-from rankgrad.training.objective import checked_weights
 from rankgrad.training.optimisers import check_optimiser
 
 Groups = list[dict[str, Any]]
@@ -61,9 +59,6 @@ def train_text(
     """
     settings.check()
     collection_of(data)
-    texts = settings.to_json()
-    validation = useful_validation(validation, texts["metric"])
-    check_training_labels(data, texts["loss"], None if validation is None else texts["metric"])
     training = TextTraining(settings, data, validation, init_model)
     return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
@@ -107,7 +102,7 @@ class TextTraining(EpochTraining):
         self, settings: TextSettings, data: Dataset, validation: Dataset | None, init_model: TextModel | None
     ) -> None:
         validation = None if validation is None or not len(validation) else validation
-        super().__init__(settings, data, validation, OneProcess(chosen_device(settings.device)))
+        super().__init__(settings, data, validation, None, OneProcess(chosen_device(settings.device)))
         self.init_model, self.device = init_model, self.processes.device
 
     def start(self, folder: Path | None, resume: bool) -> None:
@@ -128,8 +123,7 @@ class TextTraining(EpochTraining):
         self.network = network.to(device).use(collection_of(self.data))
         if settings.checkpointing:
             self.network.checkpoint_layers()
-        self.loss = as_loss(settings.loss).to(device)
-        self.weights = checked_weights(self.data.weights, self.data, self.loss)
+        self.loss = self.loss.to(device)
         self.objective = NetworkWithLoss(self.network, self.loss)
         kind, options = check_optimiser(settings.optimiser)
         if device.type == "cuda" and kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
@@ -180,12 +174,10 @@ class TextTraining(EpochTraining):
         for batch in batches:
             with self.model.precision():
                 scores = self.network(pairs_of(self.data, batch.rows))
-            wanted = torch.from_numpy(labels[batch.rows]).to(self.device)
-            offsets = torch.from_numpy(batch.offsets).to(self.device)
-            extra = {}
-            if self.weights is not None:
-                extra["weights"] = self.weights[torch.from_numpy(batch.rows)].to(self.device)
-            values = self.loss(scores, wanted, offsets=offsets, reduction="none", **extra)
+            weights = None if self.weights is None else self.weights[torch.from_numpy(batch.rows)].to(self.device)
+            wanted, offsets = (torch.from_numpy(part).to(self.device) for part in (labels[batch.rows], batch.offsets))
+            columns = column_tensors(self.data, batch.rows, self.device)
+            values = objective(self.loss, scores, Batch(None, wanted, offsets, weights, columns=columns))
             (values.sum() / count).backward()
             total = float(values.detach().double().sum())
             if not abs(total) < float("inf"):

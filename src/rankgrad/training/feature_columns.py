@@ -12,7 +12,7 @@ from rankgrad.errors import bad_value
 from rankgrad.rankers.custom import as_ranker
 from rankgrad.rankers.embedded import EmbeddedCategories, embedded_width
 from rankgrad.rankers.scorer import Scorer
-from rankgrad.training.settings import Settings
+from rankgrad.settings.neural import Settings
 
 
 def fitted_preprocessing(settings: Settings, data: Dataset) -> Preprocessing:

@@ -14,7 +14,8 @@ from rankgrad.data.splitting import HOLDOUT, held_out
 from rankgrad.data.training_labels import lists_with_different_labels
 from rankgrad.errors import bad_value
 from rankgrad.losses.from_text import TextLoss
-from rankgrad.training.batch_loading import Batch, DeviceData, StreamedData
+from rankgrad.run.objective import Batch
+from rankgrad.training.batch_loading import DeviceData, StreamedData
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.hypergradient import heldout_gradient, step_scale
 from rankgrad.training.objective import EagerStep, RankerWithLoss

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
-from rankgrad.data.training_labels import check_training_labels, useful_validation
-from rankgrad.losses.custom import CustomLoss, as_loss
-from rankgrad.metrics.custom import as_metric
+from rankgrad.losses.custom import CustomLoss
 from rankgrad.rankers.custom import CustomRanker
 from rankgrad.run import Callback, NotFinite, run
 from rankgrad.run.loop import ADVICE, TrainingLoop
+from rankgrad.settings.neural import Settings
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.checkpoint import run_id
@@ -27,9 +26,8 @@ from rankgrad.training.feature_columns import fitted_preprocessing, make_ranker
 from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, freeze_loss, split_held_out
 from rankgrad.training.hypergradient import metric_goal
 from rankgrad.training.model import Model
-from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss, checked_weights
+from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss
 from rankgrad.training.optimisers import make_optimiser
-from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import init_model_hash, warm_start
 
@@ -73,9 +71,6 @@ def train(
         True
     """
     settings.check()
-    texts = settings.to_json()
-    validation = useful_validation(validation, texts["metric"])
-    check_training_labels(data, texts["loss"], None if validation is None else texts["metric"], weights)
     training = NeuralTraining(settings, data, validation, weights, init_model)
     return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
@@ -90,8 +85,8 @@ class NeuralTraining(EpochTraining):
     def __init__(
         self, settings: Settings, data: Dataset, validation: Dataset | None, weights: Any, init_model: Model | None
     ) -> None:
-        super().__init__(settings, data, validation, start_fabric(settings))
-        self.fabric, self.weights, self.init_model = self.processes, weights, init_model
+        super().__init__(settings, data, validation, weights, start_fabric(settings))
+        self.fabric, self.init_model = self.processes, init_model
 
     def start(self, folder: Path | None, resume: bool) -> None:
         """Make ranker, loss, optimiser and batches; see `Trainable.start`.
@@ -104,13 +99,13 @@ class NeuralTraining(EpochTraining):
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
         self.folder = folder
         init_hash = None if init_model is None else init_model_hash(init_model)
-        self.find_checkpoint(folder, resume, init_hash, self.weights)
+        self.find_checkpoint(folder, resume, init_hash)
         self.state.done = False
         if init_model is not None:
             self.data = data = recode(data, init_model.categories)
         torch.manual_seed(settings.seed)
         self.steps = fitted_preprocessing(settings, data) if init_model is None else init_model.steps
-        self.ranker, self.loss = make_ranker(settings.model, data.matrix.shape[1], self.steps), as_loss(settings.loss)
+        self.ranker = make_ranker(settings.model, data.matrix.shape[1], self.steps)
         if init_model is not None:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
@@ -139,14 +134,13 @@ class NeuralTraining(EpochTraining):
             rank,
             world,
         )
-        weights = checked_weights(data.weights if self.weights is None else self.weights, data, self.loss)
-        self.source = batch_source(data, self.steps, device, data_on=settings.data_on, weights=weights)
+        self.source = batch_source(data, self.steps, device, data_on=settings.data_on, weights=self.weights)
         self.optimisers = {"optimiser": self.optimiser.optimizer}
         self.step = self._heldout_step(adapted) if adapted else self._stepper()
         if self.validation is not None:
             lists = recode(self.validation, data.categories)
             options: dict[str, Any] = {"data_on": settings.data_on, "rank": rank, "world": world}
-            self.validator = Validator(lists, self.steps, settings.metric, device, **options)
+            self.validator = Validator(lists, self.steps, self.judge, device, **options)
         self.loss_check = FiniteLossCheck(device)
         name = run_id(settings, data, init_hash) if self.checkpoint is None else self.checkpoint.run
         self.model = Model(self.ranker, self.steps, self.settings_json, run=name)
@@ -177,7 +171,7 @@ class NeuralTraining(EpochTraining):
         heldout_schedule = HeldoutSchedule(**options, only=heldout)
         step = EagerStep(self.fabric, self.module, self.optimiser, settings.clip, self.average)
         lr = settings.loss_lr or settings.lr
-        goal = metric_goal(as_metric(settings.metric)) if self.loss.adapt == "metric" else None
+        goal = metric_goal(self.judge) if self.loss.adapt == "metric" else None
         assert isinstance(self.objective, RankerWithLoss)
         found = HeldoutStep(step, self.objective, learned, self.source, heldout_schedule, lr=lr, goal=goal)
         self.optimisers["adapt"] = found.optimiser

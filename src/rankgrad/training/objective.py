@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.losses.from_text import TextLoss
-from rankgrad.training.batch_loading import Batch
+from rankgrad.run.objective import Batch, objective
 from rankgrad.training.optimisers import MovingAverage
 
 
@@ -23,21 +23,10 @@ class RankerWithLoss(nn.Module):
         super().__init__()
         self.ranker, self.loss = ranker, loss
 
-    def forward(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        offsets: Tensor,
-        weights: Tensor | None,
-        width: int,
-        loss_offsets: Tensor | None = None,
-    ) -> Tensor:
-        """Return one loss per list. If `loss_offsets` is not None, the loss uses it instead of `offsets`."""
-        scores = self.ranker(features, offsets, width=width)
-        lists = offsets if loss_offsets is None else loss_offsets
-        extra = {} if weights is None else {"weights": weights}
-        values: Tensor = self.loss(scores, labels, offsets=lists, reduction="none", **extra)
-        return values
+    def forward(self, batch: Batch, loss_offsets: Tensor | None = None) -> Tensor:
+        """Return one loss per list. If `loss_offsets` is not None, the loss uses it instead of the batch's offsets."""
+        scores = self.ranker(batch.features, batch.offsets, width=batch.width)
+        return objective(self.loss, scores, batch if loss_offsets is None else batch._replace(offsets=loss_offsets))
 
 
 class EagerStep:
@@ -59,7 +48,7 @@ class EagerStep:
         These losses are computed before the weights are updated.
         """
         self.optimiser.zero_grad(set_to_none=True)
-        values = self.module(*batch)
+        values = self.module(batch)
         self.fabric.backward(values.sum() * (self.fabric.world_size / lists))
         if self.clip is not None:
             self.fabric.clip_gradients(self.module, self.optimiser, max_norm=self.clip, error_if_nonfinite=False)

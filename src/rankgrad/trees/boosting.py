@@ -20,21 +20,22 @@ from numpy.typing import NDArray
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.sparse_rows import is_sparse
-from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_type, bad_value, first_line
-from rankgrad.losses.custom import loss_text
+from rankgrad.losses.traits import Traits
+from rankgrad.metrics.custom import as_metric
 from rankgrad.run import Callback, Trainable, run
 from rankgrad.run.checkpoint import LAST
 from rankgrad.run.loop import OneProcess, TrainingLoop
+from rankgrad.run.objective import column_tensors
 from rankgrad.run.state import RunState
+from rankgrad.run.training_labels import check_lists
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.tree_frameworks import FILES
 from rankgrad.trees.checkpoint import TreeCheckpoint, facts_of
 from rankgrad.trees.frameworks import BoostingTask, GrownTrees, Weights, framework_named
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import drops_trees, in_segments, seed_of
-from rankgrad.trees.settings import TreeSpec
-from rankgrad.trees.validation import TreeValidator, validation_metric
 
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
 
@@ -72,9 +73,6 @@ def boost(
     """
     if init_model is not None:
         _check_init(init_model, spec, data)
-    validation = useful_validation(validation, validation_metric(spec.metric)[0])
-    metric = None if validation is None else validation_metric(spec.metric)[0]
-    check_training_labels(data, loss_text(spec.loss), metric, weights)
     training = TreeTraining(spec, data, validation, weights, init_model)
     with _one_sentence(spec.framework):
         return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
@@ -99,18 +97,24 @@ class TreeTraining(Trainable):
     files = (LAST, *FILES.values())
     checkpoint: TreeCheckpoint | None = None
     objective: TreeObjective | None = None  # None for a native objective
-    validator: TreeValidator | None = None
     growing = False  # True inside a segment
 
     def __init__(
         self, spec: TreeSpec, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
     ) -> None:
         self.spec, self.settings_json, self.init_model = spec, spec.to_json(), init_model
-        self.weights = data.weights if weights is None else weights
+        self.weights, self.judge = data.weights if weights is None else weights, as_metric(spec.metric)
+        self.metric, self.higher_is_better = self.settings_json["metric"], self.judge.higher_is_better
+        self.units, self.patience = spec.trees, spec.patience
+        if spec.native is None:
+            self.objective = _objective(spec, self.weights)
+            traits = self.objective.loss.traits
+        else:
+            traits = Traits(gain=framework_named(spec.framework).native[spec.native])
+        loss = self.settings_json["loss"]
+        validation = check_lists(data, validation, loss, traits, self.judge, self.weights)
         self.data = data if init_model is None else recode(data, init_model.categories)
         self.validation = None if validation is None else recode(validation, self.data.categories)
-        self.metric, metric = validation_metric(spec.metric)
-        self.higher_is_better, self.units, self.patience = metric.higher_is_better, spec.trees, spec.patience
         self.segmented = in_segments(spec.params, spec.framework)
         self.keeps_last = drops_trees(spec.params)  # then fewer trees are another model than before
         self.size = SEGMENT if self.segmented else spec.trees
@@ -126,10 +130,6 @@ class TreeTraining(Trainable):
         """
         spec, data, weights = self.spec, self.data, self.weights
         self.folder = folder
-        if spec.native is None:
-            self.objective = _objective(spec, weights)
-        if self.validation is not None:
-            self.validator = TreeValidator(self.validation, spec.metric)
         derivatives = None if self.objective is None else _derivatives(self.objective, data, weights)
         task = BoostingTask(
             data, self.validation, weights, spec.native, derivatives, spec.params, spec.seed, spec.threads
@@ -145,7 +145,7 @@ class TreeTraining(Trainable):
             return
         self.grown, rows = self.checkpoint.load(self.objective)
         for row in rows:
-            value = None if self.validator is None else float(row[self.metric])
+            value = None if self.validation is None else float(row[self.metric])
             self.state.judge(value, higher_is_better=self.higher_is_better, latest=self.keeps_last)
             self.state.history.append(row)
 
@@ -173,7 +173,14 @@ class TreeTraining(Trainable):
 
     def validate(self) -> float | None:
         """Return the metric of the trees so far; see `Trainable.validate`."""
-        return None if self.validator is None else self.validator.value(self.growth.scores())
+        if self.validation is None:
+            return None
+        scores = np.asarray(
+            self.growth.scores(), dtype=np.float32
+        )  # float32 as in `predict`, so that ties are the same
+        lists = self.validation
+        values = self.judge.measure(scores, lists.labels, offsets=lists.offsets, reduction="none")
+        return float(values.double().nanmean())
 
     def learned(self) -> dict[str, float]:
         """Return the parameters of the loss by name. `tree` becomes `loss.tree`; `tree` is a key of the history."""
@@ -229,9 +236,10 @@ def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:
 def _derivatives(of_loss: TreeObjective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
     # Copy the arrays: PyTorch warns about memory maps, which are read-only.
     labels, offsets = np.array(data.labels, dtype=np.float32), np.array(data.offsets, dtype=np.int64)
+    columns = column_tensors(data)
 
     def of(scores: NDArray[Any], _: Any) -> Any:
-        return of_loss.derivatives(np.ascontiguousarray(scores, dtype=np.float32), labels, offsets, weights)
+        return of_loss.derivatives(np.ascontiguousarray(scores, dtype=np.float32), labels, offsets, weights, columns)
 
     return of
 

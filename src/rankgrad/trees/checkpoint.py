@@ -13,12 +13,10 @@ from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.run.checkpoint import LAST, check_settings, data_fingerprint, refuse_checkpoint
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.training.optimisers import load_state, state_tensors
 from rankgrad.trees.frameworks import GrownTrees, framework_named
 from rankgrad.trees.objective import TreeObjective
-
-# Settings that may change when a run is resumed, because they do not affect the trees.
-FREE = ("trees", "patience", "threads")
 
 
 class TreeCheckpoint:
@@ -49,7 +47,7 @@ class TreeCheckpoint:
         """
         tensors, facts = read_tensors(self.path)
         try:
-            check_settings(self.settings, facts["settings"], FREE, self.path.parent)
+            check_settings(self.settings, facts["settings"], TreeSpec.changeable(), self.path.parent)
             for name, now in self.facts.items():
                 if facts[name] != now:
                     bad_value(name, f"equal the {name} of the run, {facts[name]}, to resume {self.path.parent}", now)
