@@ -58,7 +58,7 @@ class TextLists:
         """
         from rankgrad.cli.text.index_folder import absolute
 
-        known = {}
+        known: dict[str, Any] = {}
         for field in fields(TextLists):
             value = given.get(field.name)
             if value is None or (value is False and field.name != "add_relevant"):
