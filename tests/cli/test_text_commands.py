@@ -20,7 +20,7 @@ from rankgrad.cli import app
 from rankgrad.cli.overwrite import remove_run
 from rankgrad.cli.text import COMMANDS, scoring
 from rankgrad.cli.text.search import snippet
-from rankgrad.cli.text.text_models import _key
+from rankgrad.cli.text.text_models import _embeddings_path
 from rankgrad.cli.text.training_lists import TextLists
 from rankgrad.data import load
 from rankgrad.data.evaluation import evaluate_lists
@@ -254,7 +254,7 @@ def test_kept_embeddings_and_scores_are_of_the_same_texts(made):
     for change in ({}, {"titles": documents.titles[::-1]}, {"texts": documents.texts[::-1]}):
         collection = replace(made.collection, documents=replace(documents, **change))
         identity = scoring._identity(ranker.fitted(), candidate_lists(collection, first))
-        found.add((_key(collection, ranker.fitted()), json.dumps(identity)))
+        found.add((_embeddings_path(made.index, collection, ranker.fitted()), json.dumps(identity)))
     assert [len(set(each)) for each in zip(*found, strict=True)] == [3, 3]
 
 

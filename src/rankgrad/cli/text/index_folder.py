@@ -12,7 +12,7 @@ from rankgrad.errors import bad_value
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rankgrad.text import BM25Index, Collection, Texts
+    from rankgrad.text import BM25Index, Collection
 
 FORMAT, VERSION = "rankgrad text index", 1
 ABOUT, COPY, BM25, EMBEDDINGS = "index.json", "collection", "bm25", "embeddings"
@@ -169,22 +169,13 @@ def without_spaces(collection: "Collection") -> "Collection":
     def plain(id: str) -> str:
         return "_".join(id.split())
 
-    def all_plain(ids: "Iterable[str]") -> bool:
-        return all(plain(id) == id for id in ids)
-
-    if all_plain(collection.documents.ids) and all_plain(collection.queries.ids):
+    found = (collection.documents, collection.queries)
+    if all(plain(id) == id for texts in found for id in texts.ids):
         return collection
-
-    def texts(given: "Texts") -> "Texts":
-        return replace(given, ids=tuple(map(plain, given.ids)))
-
-    return replace(
-        collection,
-        documents=texts(collection.documents),
-        queries=texts(collection.queries),
-        qrels={plain(q): {plain(d): label for d, label in each.items()} for q, each in collection.qrels.items()},
-        excluded={plain(q): frozenset(map(plain, each)) for q, each in collection.excluded.items()},
-    )
+    documents, queries = (replace(texts, ids=tuple(map(plain, texts.ids))) for texts in found)
+    qrels = {plain(q): {plain(d): label for d, label in each.items()} for q, each in collection.qrels.items()}
+    excluded = {plain(q): frozenset(map(plain, each)) for q, each in collection.excluded.items()}
+    return replace(collection, documents=documents, queries=queries, qrels=qrels, excluded=excluded)
 
 
 def fingerprint(ids: "Iterable[str]") -> str:
