@@ -180,6 +180,5 @@ class ListParts:
     @property
     def lists(self) -> dict[str, "Dataset"]:
         """Lists by part: train, validation, test."""
-        from rankgrad.cli.data_source import PARTS
-
-        return {name: part for name in PARTS if (part := getattr(self.splits, name)) is not None}
+        known = {"train": self.splits.train, "validation": self.splits.validation, "test": self.splits.test}
+        return {name: part for name, part in known.items() if part is not None}
