@@ -126,7 +126,7 @@ def parse_loss(text: str) -> TextLoss:
 
     With `gumbel=N`, any loss is averaged over N noisy copies of the scores.
     `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator; all other options belong
-    to the operator. A loss with learned parameters takes `adapt=joint`, `adapt=heldout` or `adapt=metric`.
+    to the operator. A loss with learned parameters takes `adapt=joint`; `heldout` and `metric` are deprecated.
     `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss may have a cutoff and options.
 
     Args:

@@ -16,7 +16,7 @@ from rankgrad.losses.curvature import Curvature
 
 
 class Traits(NamedTuple):
-    """What is true of a loss. The defaults are true of most losses, and are assumed for custom losses.
+    """Facts about a loss. The defaults are true of most losses, and are assumed for custom losses.
 
     Whether a loss takes document weights is not a trait, because its signature shows it: see `takes_weights`.
     """

@@ -109,7 +109,7 @@ class NeuralTraining(EpochTraining):
         if init_model is not None:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
-        adapted = freeze_loss(self.loss) if self.loss.adapt != "joint" else {}
+        adapted = freeze_loss(self.loss, self.resumed) if self.loss.adapt != "joint" else {}
         self.objective = RankerWithLoss(self.ranker, self.loss)
         optimiser = make_optimiser(
             settings.optimiser,
