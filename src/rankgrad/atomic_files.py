@@ -12,7 +12,7 @@ import secrets
 import shutil
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
@@ -215,6 +215,15 @@ def hash_of_file(path: Path) -> str:
         while part := file.read(1 << 20):
             found.update(part)
     return found.hexdigest()
+
+
+def check_unchanged(folder: Path, known: Mapping[str, str | None], hint: str) -> None:
+    """Check the hashes of files, by name; None if only the file must exist. The hint says what to do."""
+    for name, hashed in known.items():
+        path = folder / name
+        if not path.is_file() or (hashed is not None and hash_of_file(path) != hashed):
+            got = "different content" if path.is_file() else "no such file"
+            bad_value(str(path), f"be unchanged since it was written ({hint})", got)
 
 
 def _hash_of_json(value: Any) -> str:

@@ -20,7 +20,7 @@ from rankgrad.cli import app
 from rankgrad.cli.overwrite import remove_run
 from rankgrad.cli.text import COMMANDS, scoring
 from rankgrad.cli.text.search import snippet
-from rankgrad.cli.text.text_models import _key
+from rankgrad.cli.text.text_models import _embeddings_path
 from rankgrad.cli.text.training_lists import TextLists
 from rankgrad.data import load
 from rankgrad.data.evaluation import evaluate_lists
@@ -254,7 +254,7 @@ def test_kept_embeddings_and_scores_are_of_the_same_texts(made):
     for change in ({}, {"titles": documents.titles[::-1]}, {"texts": documents.texts[::-1]}):
         collection = replace(made.collection, documents=replace(documents, **change))
         identity = scoring._identity(ranker.fitted(), candidate_lists(collection, first))
-        found.add((_key(collection, ranker.fitted()), json.dumps(identity)))
+        found.add((_embeddings_path(made.index, collection, ranker.fitted()), json.dumps(identity)))
     assert [len(set(each)) for each in zip(*found, strict=True)] == [3, 3]
 
 
@@ -470,6 +470,8 @@ def test_an_index_without_a_copy_reads_the_files_again(made, tmp_path):
     assert (tmp_path / "run.txt").read_bytes() == made.bm25.read_bytes()
     found = json.loads(text("evaluate", tmp_path / "index", tmp_path / "run.txt", "--json"))
     assert found["queries"] == 12
+    (files / "documents.jsonl").write_text((files / "documents.jsonl").read_text().replace("wing", "ring"))
+    assert "must have the documents that were indexed" in complaint("search", tmp_path / "index", "--query", "wing")
     shutil.rmtree(files)
     assert "no such file or folder" in complaint("search", tmp_path / "index", "--query", "wing")
 
@@ -520,19 +522,14 @@ def test_commands_for_features_refuse_a_text_run_in_one_sentence(made, tmp_path)
             run_here(*words)
 
 
-def test_a_report_reads_the_lists_of_a_text_run(made):
-    from rankgrad.cli.report import _lists_of
+def test_a_report_compares_a_text_run_with_its_first_stage(made, tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from rankgrad.cli.report import _first_stage, _lists_of, _run_study
 
     name, parts, warnings = _lists_of(made.model, None, None)
     assert (name, warnings) == ("wings, fold 1", [])
     assert {part: len(data) for part, data in parts.items()} == {"train": 8, "validation": 2, "test": 2}
-
-
-def test_a_report_compares_a_text_run_with_its_first_stage(made, tmp_path):
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
-    from rankgrad.cli.report import _first_stage, _run_study
-
     study = _run_study(made.model, None, True)
     assert [row[0].text for row in study.tables[0].rows][1:] == ["random order", "BM25"]
     lists = TextLists.kept(made.model).read().splits.test
@@ -669,14 +666,3 @@ def test_what_does_not_fit_is_refused(made, tmp_path):
         "train", made.index, "--model", "cross_encoder", "--encoder", f"static:{made.encoder}", "--out", tmp_path / "a"
     )
     assert "encoder must have layers for a cross_encoder (static: is for a bi_encoder only)" in told
-
-
-def test_changed_texts_are_noticed_without_a_copy(tmp_path):
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    (folder / "a.txt").write_text("wing flow")
-    (folder / "b.txt").write_text("heat slab")
-    text("index", folder, "--no-copy", "--out", tmp_path / "index")
-    text("search", tmp_path / "index", "--query", "wing")
-    (folder / "a.txt").write_text("wing jet!")
-    assert "must have the documents that were indexed" in complaint("search", tmp_path / "index", "--query", "wing")

@@ -18,9 +18,9 @@ import rankgrad as rg
 from rankgrad import losses
 from rankgrad.data import from_arrays
 from rankgrad.lock import locked
+from rankgrad.models.text import BI_ENCODER
 from rankgrad.run.checkpoint import LAST
 from rankgrad.text import TextSettings
-from rankgrad.text.training import train_text
 from rankgrad.training import Settings, SettingsError, train
 from rankgrad.trees.boosting import boost
 
@@ -45,8 +45,8 @@ def fronts(tmp_path_factory):
         return train(made, data(LISTS), LISTS, out=out, resume=resume, callbacks=callbacks)
 
     def text(out=None, resume=False, callbacks=(), data=same, **settings):
-        made = TextSettings(**{**quick, "epochs": 3, "device": "cpu", **settings})
-        return train_text(made, data(texts), texts, out=out, resume=resume, callbacks=callbacks)
+        made = {**quick, "epochs": 3, "device": "cpu", **settings}
+        return BI_ENCODER.fit(made, data(texts), texts, out=out, resume=resume, callbacks=callbacks)
 
     def trees(out=None, resume=False, callbacks=(), data=same, **settings):
         settings = {"trees": settings.pop("epochs", 3), **settings}
@@ -239,7 +239,7 @@ def test_kinds_are_the_only_callers_of_the_trainers():
     trainers = {
         "rankgrad.training.loop": "train",
         "rankgrad.trees.boosting": "boost",
-        "rankgrad.text.training": "train_text",
+        "rankgrad.text.training": "TextTraining",
     }
     users = set()
     for path in SOURCE.rglob("*.py"):

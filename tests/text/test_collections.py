@@ -485,9 +485,13 @@ def test_saved_collections_are_loaded_without_a_change(tmp_path):
         "documents.jsonl", "excluded.txt", "qrels.txt", "queries.jsonl",
     ]  # fmt: skip
     assert json.loads((tmp_path / "set/documents.jsonl").read_text().split("\n")[1])["title"] == "עברית"
-    assert quietly(tmp_path / "set") == made
+    assert quietly(tmp_path / "set") == Collection.load(tmp_path / "set", "set") == made
     Collection(texts, Texts((), ())).save(tmp_path / "set")  # earlier files are removed
-    assert quietly(tmp_path / "set") == Collection(texts, Texts((), ()), name="set")
+    assert quietly(tmp_path / "set") == Collection.load(tmp_path / "set", "set") == Collection(texts, {}, name="set")
+    for harm in ("x", '{"id": "a"}', '{"id": 1, "text": "a"}', "[]"):
+        (tmp_path / "set/documents.jsonl").write_text(harm)
+        with pytest.raises(ValueError, match=r"documents.jsonl must be texts that rankgrad wrote; got the error"):
+            Collection.load(tmp_path / "set")
 
 
 # ir_datasets

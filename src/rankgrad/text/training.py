@@ -1,8 +1,6 @@
 """Train a text ranker on the lists of a text data set, with any loss of `rankgrad.losses`."""
 
 import math
-import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 from rankgrad.data import Dataset
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.errors import bad_value
-from rankgrad.run import Callback, NotFinite, run
+from rankgrad.run import NotFinite
 from rankgrad.run.loop import OneProcess, TrainingLoop
 from rankgrad.run.objective import Batch, column_tensors, objective
 from rankgrad.settings.text import TextSettings
@@ -29,38 +27,6 @@ from rankgrad.training.epochs import EpochTraining
 from rankgrad.training.optimisers import check_optimiser
 
 Groups = list[dict[str, Any]]
-
-
-def train_text(
-    settings: TextSettings,
-    data: Dataset,
-    validation: Dataset | None = None,
-    *,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    progress: bool | None = None,
-    callbacks: Iterable[Callback] = (),
-    init_model: TextModel | None = None,
-) -> TextModel:
-    """Train a text ranker, and return the model of the epoch with the best metric on the validation lists.
-
-    Without validation lists, return the model of the last epoch. On a CPU, a resumed run gives exactly the same weights
-    as an uninterrupted run.
-
-    Args:
-        settings: settings of the run.
-        data: training lists: a text data set, for example from `rankgrad.text.candidate_lists`.
-        validation: validation lists, also a text data set.
-        out: folder for the model, checkpoints and `log.jsonl`; the run locks the folder. None to write nothing.
-        resume: True to resume from the checkpoint in `out`, if a checkpoint exists.
-        progress: True to show a progress bar on a terminal, otherwise one line per epoch. None: only the bar.
-        callbacks: functions that are called with the log row of each epoch; a true return value ends the training.
-        init_model: trained text model of the same architecture. The training starts from the weights of this model.
-    """
-    settings.check()
-    collection_of(data)
-    training = TextTraining(settings, data, validation, init_model)
-    return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
 
 def parameter_groups(network: TextNetwork, loss: nn.Module, settings: TextSettings) -> Groups:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from rankgrad.cli.text.first_stage import DEPTH, first_stage
 from rankgrad.cli.text.teacher import check_teacher, read_order, teacher_kind
@@ -18,13 +18,6 @@ KEPT = "text.json"  # file that records the lists of a text run, in the folder o
 TEACHER_RUN = "teacher-run.txt"  # scores of a teacher that is a model, in the folder of the run
 HOLDOUT, PSEUDO_DEPTH = 0.2, 32
 _PATHS = ("index", "queries", "qrels", "run", "init_model")
-_KINDS: dict[str, Any] = {
-    **dict.fromkeys(("index", "standardise"), str),
-    **dict.fromkeys(("depth", "fold"), int | None),
-    **dict.fromkeys(("folds", "seed"), int),
-    **dict.fromkeys(("holdout", "temperature"), int | float),
-    **dict.fromkeys(("pseudo", "fuse", "add_relevant"), bool),
-}
 
 
 @dataclass(frozen=True)
@@ -38,14 +31,14 @@ class TextLists:
     depth: int | None = None  # documents per query; None for the default
     fold: int | None = None  # number of the fold; None to hold out validation lists
     folds: int = 5  # number of folds
-    holdout: float = HOLDOUT  # share of the lists to hold out for validation, if `fold` is None
+    holdout: int | float = HOLDOUT  # share of the lists to hold out for validation, if `fold` is None
     seed: int = 0  # random seed of held-out lists and pseudo queries
     pseudo: bool = False  # True to train on pseudo queries
     add_relevant: bool = True  # True to add relevant documents that are not in the run to the training lists
     init_model: str | None = None  # model that the training starts from
     teacher: str | None = None  # distillation: model, TREC run, or order of documents
     standardise: str = "none"  # distillation: standardisation of the teacher's scores
-    temperature: float = 1.0  # distillation: temperature of the teacher's scores
+    temperature: int | float = 1.0  # distillation: temperature of the teacher's scores
     fuse: bool = False  # distillation: True to add the z-scores of the candidate run and of the teacher
 
     @property
@@ -65,7 +58,7 @@ class TextLists:
         """
         from rankgrad.cli.text.index_folder import absolute
 
-        known = {}
+        known: dict[str, Any] = {}
         for field in fields(TextLists):
             value = given.get(field.name)
             if value is None or (value is False and field.name != "add_relevant"):
@@ -99,9 +92,9 @@ class TextLists:
         if not path.is_file():
             bad_value(str(folder), f"be the folder of a text run, with {KEPT}", "no such file")
         record = {name: value for name, value in read_json(path).items() if name != "sha256"}
-        names = {field.name for field in fields(TextLists)}
+        kinds = get_type_hints(TextLists)
         for name, value in record.items():
-            if name not in names or not isinstance(value, _KINDS.get(name, str | None)):
+            if not isinstance(value, kinds.get(name, ())):
                 bad_value(str(path), "contain the options of a text run", f"the option {name} = {value!r}"[:80])
         return TextLists(**record)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rankgrad.text.model import TextModel
 
 TEST_RUN = "test-run.txt"  # run of the test queries of a fold, in the folder of the run
+_MODELS = ("bi_encoder", "cross_encoder")
 _OF_NETWORK = ("model", "temperature", "max_length", "passages", "max_document")  # settings of an initial model
 
 
@@ -37,13 +38,12 @@ def train_text_ranker(command: str, settings: dict[str, Any], given: "Mapping[st
     from rankgrad.models.registry import kind_of
     from rankgrad.run import NotFinite
     from rankgrad.text.encoder_files import check_encoder
-    from rankgrad.text.settings import MODELS
 
     out, resume, overwrite = given["out"], given["resume"], given["overwrite"]
     resumed = out if resume else None
     lists = TextLists.of({**given, "seed": settings.get("seed")}, resumed)
     settings = _settings(settings, given["encoder"], lists, resumed)
-    one_of("model", settings["model"], MODELS)
+    one_of("model", settings["model"], _MODELS)
     kind = kind_of(settings["model"])
     together(
         lambda: kind.check(settings),
@@ -85,7 +85,7 @@ def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resu
     start: dict[str, Any] = {}
     if (model := lists.init_model) is not None:
         known = read_config(model).get("settings", {}) if is_model(model) else {}
-        if known.get("model") not in ("bi_encoder", "cross_encoder"):
+        if known.get("model") not in _MODELS:
             got = f"{model}, a ranker that uses features" if is_model(model) else model
             bad_value("init_model", "be the folder of a text ranker", got)
         if given.get("model", known["model"]) != known["model"]:
