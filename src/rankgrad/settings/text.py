@@ -81,7 +81,9 @@ class TextSettings(Schema):
     metric: Any = setting(
         "nDCG@10", "validation metric; selects the epoch", reads=AS_METRIC, writes=METRIC_TEXT, shown=True
     )
-    patience: int | None = setting(None, "maximum epochs without a better metric", least=1, on_resume=True)
+    patience: int | None = setting(
+        None, "epochs without improvement, after which the training stops", least=1, on_resume=True
+    )
     seed: int = setting(0, "random seed", least=0, shown=True)
     device: str = setting("auto", "auto, cpu or cuda", reads=check_device, on_resume=True, shown=True)
     precision: str = setting("fp32", "precision: fp32 or bf16", choices=("fp32", "bf16"))

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from rankgrad.cli.text.setting_options import with_setting_options
+from rankgrad.cli.setting_options import with_setting_options
+from rankgrad.settings.text import TextSettings
 
 
-@with_setting_options()
+@with_setting_options(TextSettings)
 def train(
     settings: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)],
