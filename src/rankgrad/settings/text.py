@@ -81,10 +81,13 @@ class TextSettings(Schema):
     metric: Any = setting(
         "nDCG@10", "validation metric; selects the epoch", reads=AS_METRIC, writes=METRIC_TEXT, shown=True
     )
-    patience: int | None = setting(None, "maximum epochs without a better metric", least=1, on_resume=True)
+    patience: int | None = setting(
+        None, "epochs without improvement, after which the training stops; None to train all epochs",
+        least=1, on_resume=True,
+    )
     seed: int = setting(0, "random seed", least=0, shown=True)
     device: str = setting("auto", "auto, cpu or cuda", reads=check_device, on_resume=True, shown=True)
-    precision: str = setting("fp32", "precision: fp32 or bf16", choices=("fp32", "bf16"))
+    precision: str = setting("fp32", "precision of the training: fp32 or bf16", choices=("fp32", "bf16"))
     ema: float = setting(
         0.0, "decay of the moving average of the weights; 0 means no average", least=0, below=1, added=True
     )
