@@ -163,7 +163,8 @@ def _one(text: str) -> TextLoss:
     samples, adapt = _samples(options), options.pop("adapt", None)
     function, options = (_relaxed(k, options), {}) if name == "relaxed" else _function(KNOWN[name], k, options)
     weights = takes_weights(function)
-    with backend("plain"), torch.no_grad():  # this call on two documents makes the loss check its options
+    # This call on two documents makes the loss check its options. A loss that draws random numbers draws its own.
+    with backend("plain"), torch.no_grad(), torch.random.fork_rng([]):
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
         function = gumbel(function, samples)

@@ -58,4 +58,4 @@ def traits_of(loss: Any, options: Mapping[str, Any] = MappingProxyType({})) -> T
     if not isinstance(found, Traits):
         defaults = {name: parameter.default for name, parameter in inspect.signature(loss).parameters.items()}
         found = found({**defaults, **options})
-    return found  # type: ignore[no-any-return]
+    return found
