@@ -371,7 +371,7 @@ def test_ids_are_written_as_they_are(qids, tmp_path):
     docids = ["d\re", "", 'd, "1"\n']
     data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=qids, docids=docids)[0]
     for kind in ("csv", "parquet"):
-        with writing_scores(kind, str(tmp_path / f"s.{kind}"), "tag", ("qid", "docid")) as writer:
+        with writing_scores(kind, str(tmp_path / f"s.{kind}"), "tag", {}) as writer:
             writer.write(data, data.features[:, 0])
     with (tmp_path / "s.csv").open(newline="", encoding="utf-8") as file:
         read = [*csv_of_python.reader(file)][1:]
@@ -382,7 +382,7 @@ def test_ids_are_written_as_they_are(qids, tmp_path):
         spaced = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=[1, 1, 1], docids=ids)[0]
         with (
             pytest.raises(ValueError, match=r"document ids must have no spaces in a TREC run \(or use --format csv\)"),
-            writing_scores("trec", str(tmp_path / "s.trec"), "tag", ("qid", "docid")) as writer,
+            writing_scores("trec", str(tmp_path / "s.trec"), "tag", {}) as writer,
         ):
             writer.write(spaced, data.features[:, 0])
 

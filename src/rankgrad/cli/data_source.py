@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import fill_of
 from rankgrad.errors import Problems, bad_value, located, name_settings
+from rankgrad.roles import ALL, ROLES, SEVERAL, Columns
 
 if TYPE_CHECKING:
-    from rankgrad.data import Columns, Dataset
+    from rankgrad.data import Dataset
     from rankgrad.data.tables.columns import ChosenColumns
     from rankgrad.models.protocol import TrainedModel
 
@@ -38,7 +39,6 @@ _KINDS: dict[str, Any] = {
     "sparse": bool,
     "trained": list,
 }
-_TEXTS = ("features", "drop", "categorical")  # columns that are given as several names
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DataSource:
     missing: str | None = None  # a value of the option, or None for the default of the data set
     holdout: float = 0.0  # share of the training lists to hold out for validation, if the data has no validation part
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
-    columns: "Columns | None" = None  # columns of a table; None to find the columns by usual names
+    columns: Columns | None = None  # columns of a table; None to find the columns by usual names
     regroup: bool = False  # True to accept rows of a query that are not adjacent
     format: str | None = None  # format of the file; None to choose it by the ending of its name
     sparse: bool = False  # True to read LETOR text as sparse matrices
@@ -148,7 +148,7 @@ class DataSource:
 
     def _read_single(self, model: "TrainedModel | None", labelled: bool) -> "Dataset":
         from rankgrad.cli.shared_options import options as shared
-        from rankgrad.data import Columns, open_cache, read_letor
+        from rankgrad.data import open_cache, read_letor
         from rankgrad.data.tables.reader import read_columns
 
         fill = self.fill_for(model)
@@ -187,24 +187,24 @@ class DataSource:
 
         if (chosen := self._chosen_columns()) is None:
             return None
-        others = {"query": chosen.qid, "docid": chosen.docid, "weight": chosen.weight}
-        roles = "".join(f", {role} {name!r}" for role, name in others.items() if name is not None)
+        given = {role.option or role.name: chosen.by_role.get(role.name) for role in ROLES if role.name != "label"}
+        roles = "".join(f", {role} {name!r}" for role, name in given.items() if name is not None)
+        roles += f", training columns {some(chosen.training, _SHOWN)}" if chosen.training else ""
         categorical = f"; categorical: {some(chosen.categorical, _SHOWN)}" if chosen.categorical else ""
         features = f"{len(chosen.features)} features: {some(chosen.features, _SHOWN)}{categorical}"
-        return f"columns: label {chosen.label!r}{roles}, {features}"
+        return f"columns: label {chosen.by_role['label']!r}{roles}, {features}"
 
-    def id_columns(self, features: "Sequence[str] | None") -> tuple[str, str]:
-        """Return the names of the columns of query ids and document ids; `qid` and `docid` if the input has no names.
+    def id_columns(self, features: "Sequence[str] | None") -> dict[str, str]:
+        """Return the names of the columns of ids, by role; the input may have no names.
 
         Args:
             features: names of the features of the model; None if they are unknown.
         """
         chosen = self._chosen_columns(labelled=False, model=features)
-        return ("qid", "docid") if chosen is None else (chosen.qid, chosen.docid or "docid")
+        return {} if chosen is None else dict(chosen.by_role)
 
     def _chosen_columns(self, **options: Any) -> "ChosenColumns | None":
         """Return the columns of a table; None if the data is not a table."""
-        from rankgrad.data import Columns
         from rankgrad.data.tables.columns import choose
         from rankgrad.data.tables.files import open_table
 
@@ -230,21 +230,20 @@ class DataSource:
         own = replace(own, sparse=self.sparse or kept.sparse)
         return own if kept.columns is None else own._with_columns(kept.columns)
 
-    def _with_columns(self, kept: "Columns") -> "DataSource":
-        from rankgrad.data import Columns
+    def _with_columns(self, kept: Columns) -> "DataSource":
         from rankgrad.data.tables.files import open_table
 
         if self.is_single and not self.is_table:
             return self
         own = self.columns or Columns()
-        roles = ("label", "qid", "docid", "weight")
-        given = {role: name for role in roles if (name := getattr(own, role)) is not None}
+        given = {role.name: name for role in ROLES if (name := getattr(own, role.name)) is not None}
         if not self.is_table:
-            given |= {name: values for name in _TEXTS if (values := getattr(own, name))}
+            given |= {role.name: values for role in SEVERAL if (values := getattr(own, role.name))}
             return replace(self, columns=replace(kept, **{"features": None, **given}))
         names = open_table(self.data, self.format).names
-        known = {role: name for role in roles if (name := getattr(kept, role)) in names}
-        drop = [pattern for pattern in kept.drop if pattern in names or filter_names(names, pattern)]
+        known = {role.name: name for role in ROLES if (name := getattr(kept, role.name)) in names}
+        others = (*kept.drop, *kept.training_columns)
+        drop = [pattern for pattern in others if pattern in names or filter_names(names, pattern)]
         drop += [pattern for pattern in own.drop if pattern not in drop]
         return replace(self, columns=replace(own, **{**known, **given, "drop": tuple(drop)}))
 
@@ -399,7 +398,7 @@ def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
     return encode_features(data, [*model.categories], model.categories)
 
 
-def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
+def _feature_numbers(columns: Columns | None, width: int) -> list[int]:
     """Return the column positions (from 0) of the feature numbers (from 1) that `--categorical` contains."""
     found = []
     for text in () if columns is None else columns.categorical:
@@ -438,12 +437,9 @@ def choose_split(
     return found
 
 
-def _columns(record: dict[str, Any]) -> "Columns":
+def _columns(record: dict[str, Any]) -> Columns:
     """Return the table columns in the record of a data source. A record of another form is an error."""
-    from rankgrad.data import Columns
-
-    names = ("label", "qid", "features", "drop", "docid", "weight", "categorical")
-    known = {name: list if name in _TEXTS else str for name in names}
+    known = {role.name: list if role.several else str for role in ALL}
     for name, value in record.items():
         texts = value if isinstance(value, list) else [value]
         if not isinstance(value, known.get(name, ())) or not all(isinstance(text, str) for text in texts):

@@ -13,6 +13,7 @@ import hashlib
 import logging
 import math
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,8 @@ New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]  # name, sh
 Hashes: TypeAlias = list[Callable[[bytes], object]]
 FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"
-ARRAYS = ("features", "labels", "offsets", "qids", "docids", "weights", "rows")  # the first four are always present
+ARRAYS = ("features", "labels", "offsets", "qids", "docids", "weights", "rows", "list_ids")  # the first four always
+_COLUMN = re.compile(r"column-\d+")  # array of a column that is used in training only; the manifest has the names
 _END = 1 << 20
 _SETTLED = 10**8  # nanoseconds; a file that has just changed can change again without a new modification time
 _LARGEST_MANIFEST = 64 << 20
@@ -46,6 +48,7 @@ _KINDS = {  # dtypes of each array
     "docids": "U",
     "weights": "f4",
     "rows": "i8",
+    "list_ids": "i8 U",
 }
 _ADVICE = "a folder that `rankgrad convert`, `read_letor` or `read_table` wrote"
 _log = logging.getLogger(__name__)
@@ -94,7 +97,7 @@ def through_cache(
     options: dict[str, Any],
     name: str,
     verify: bool,
-    read: Callable[[New, Hashes], tuple[ReadSummary, Sequence[str] | None]],
+    read: Callable[[New, Hashes], tuple[ReadSummary, dict[str, Sequence[str]]]],
 ) -> tuple[Dataset, ReadSummary]:
     """Return the data set and the summary of a cache. An absent, damaged or outdated cache is first written again.
 
@@ -104,7 +107,8 @@ def through_cache(
         options: options of the reader, as JSON values.
         name: name of the data set.
         verify: True to compare a hash of each complete file.
-        read: function `read(new, hashes)`, which reads the files and returns a summary and the names of the features.
+        read: function `read(new, hashes)`, which reads the files and returns a summary, and the names of the features
+            and of the columns that are used in training only, if they have names.
             `new` allocates the arrays. `hashes` contains one function per file. If `read` calls this function with each
             piece of the file, the hash of the file is computed; otherwise, the file is read again for the hash.
     """
@@ -129,7 +133,7 @@ def through_cache(
             {"path": str(path.absolute()), **file_fingerprint(path, known)}
             for path, known in zip(files, whole, strict=True)
         ]
-        writer.finish(name, options, sources, summary, names)
+        writer.finish(name, options, sources, summary, **names)
         # Map the arrays before the rename. Afterwards, another process could replace the cache; a map remains valid.
         data, _ = load_cache(writer.folder, read_manifest(writer.folder), verify=False)
     return data, summary
@@ -147,10 +151,28 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
         arrays[name] = _map(folder, name)
     names = manifest.get("feature_names")
     try:
+        arrays = with_columns(arrays, manifest.get("columns", ()))
         data = Dataset(**arrays, name=manifest["name"], feature_names=None if names is None else tuple(names))
     except ValueError as error:
         raise CacheError(folder, f"the arrays are inconsistent ({error})") from error
     return data, ReadSummary.from_json({**manifest["summary"], "cached": True})
+
+
+def column_arrays(names: Sequence[str]) -> list[str]:
+    """Return the names of the arrays of a cache that contain the columns which are used in training only."""
+    return [f"column-{number}" for number in range(len(names))]
+
+
+def with_columns(arrays: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes of a data set, from arrays that include those of columns which are used in training only.
+
+    Args:
+        arrays: arrays by name, as in a cache.
+        names: names of the columns.
+    """
+    columns = {name: arrays[key] for name, key in zip(names, column_arrays(names), strict=True)}
+    others = {name: array for name, array in arrays.items() if not _COLUMN.fullmatch(name)}
+    return others | ({"columns": columns} if columns else {})
 
 
 def _map(folder: Path, name: str) -> NDArray[Any]:
@@ -163,7 +185,7 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
             size = file.tell() + math.prod(shape) * dtype.itemsize
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise CacheError(folder, f"{path.name} is not a NumPy array ({error})") from error
-    kinds = _KINDS[name].split()
+    kinds = _KINDS.get(name, "f4").split()
     known = dtype.isnative and (dtype.kind in kinds or dtype.str[1:] in kinds)
     flat = len(shape) == 1 + (name == "features") and min(shape) >= 0 and not by_column
     if not (known and flat and size == path.stat().st_size):
@@ -203,7 +225,9 @@ def _complete(manifest: dict[str, Any]) -> bool:
             {"name", "options"} <= manifest.keys()
             and isinstance(manifest["name"], str)
             and all(isinstance(name, str) for name in manifest.get("feature_names") or ())
-            and {*ARRAYS[:4]} <= manifest["arrays"].keys() <= {*ARRAYS}
+            and all(isinstance(name, str) for name in manifest.get("columns", ()))
+            and {*ARRAYS[:4]} <= manifest["arrays"].keys() <= {*ARRAYS, *column_arrays(manifest.get("columns", ()))}
+            and {*column_arrays(manifest.get("columns", ()))} <= manifest["arrays"].keys()
             and all(keys <= array.keys() for array in manifest["arrays"].values())
             and all(keys | {"path", "mtime_ns"} <= source.keys() for source in manifest["sources"])
             and all(isinstance(source["path"], str) and "\0" not in source["path"] for source in manifest["sources"])
@@ -287,6 +311,7 @@ class Writer:
         sources: Sequence[Any],
         summary: ReadSummary,
         feature_names: Sequence[str] | None = None,
+        columns: Sequence[str] = (),
     ) -> None:
         """Write the manifest of the cache. This is the last step: a folder without a manifest is not a cache."""
         arrays = {}
@@ -303,6 +328,7 @@ class Writer:
         contents = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
         if feature_names is not None:
             contents["feature_names"] = [*feature_names]
+        contents |= {"columns": [*columns]} if columns else {}
         write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **contents}, seal=True)
 
 
@@ -338,10 +364,12 @@ def check_place(folder: Path) -> None:
     expected = "a new folder, an empty folder, or a cache to replace"
     if folder.is_symlink():  # a rename cannot replace a link, and the target of the link may not exist
         raise CacheError(folder, f"is a symbolic link to {os.readlink(folder)}", expected)
-    if not folder.exists():
+    try:
+        inside = os.listdir(folder)
+    except FileNotFoundError:
         return
-    if not folder.is_dir():
-        raise CacheError(folder, "is a file", expected)
-    foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, *(f"{name}.npy" for name in ARRAYS)})
-    if foreign:
-        raise CacheError(folder, f"contains {foreign[0]!r}, which is not part of a cache", expected)
+    except NotADirectoryError:
+        raise CacheError(folder, "is a file", expected) from None
+    known = {MANIFEST, *(f"{name}.npy" for name in ARRAYS)}
+    if foreign := [name for name in inside if name not in known and not _COLUMN.fullmatch(name.removesuffix(".npy"))]:
+        raise CacheError(folder, f"contains {min(foreign)!r}, which is not part of a cache", expected)

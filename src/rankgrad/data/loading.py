@@ -18,11 +18,11 @@ from rankgrad.data.memory_limits import refuse_sparse, too_sparse
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.sparse_rows import widen
 from rankgrad.data.splitting import hold_out
-from rankgrad.data.tables.columns import Columns
 from rankgrad.data.tables.files import format_of
 from rankgrad.data.tables.reader import read_columns
 from rankgrad.errors import MissingFile, Problem, Problems, bad_value, mistyped, name_settings, one_of
 from rankgrad.option_checks import fit_options
+from rankgrad.roles import Columns
 from rankgrad.spec import no_cutoff, show, spell
 
 
