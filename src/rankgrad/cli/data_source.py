@@ -20,7 +20,6 @@ from rankgrad.roles import ALL, ROLES, SEVERAL, Columns
 
 if TYPE_CHECKING:
     from rankgrad.data import Dataset
-    from rankgrad.data.tables.columns import ChosenColumns
     from rankgrad.models.protocol import TrainedModel
 
 KEPT = "data.json"  # file that records the data of a run, in the folder of the run
@@ -169,50 +168,20 @@ class DataSource:
         options["categories"] = categories_by_name(model)
         return read_columns(self.data, self.columns or Columns(), **options)
 
-    def table_path(self) -> Path | None:
-        """Return the path of the table, or of the training table of a folder; None if the data is not a table."""
-        from rankgrad.data.folder_layouts import find_files
-        from rankgrad.data.tables.files import format_of
-
-        if self.is_table:
-            return Path(self.data)
-        if self.is_single or not Path(self.data).is_dir():
-            return None
-        files = find_files(Path(self.data), fold=self.fold)
-        return files.train[0] if files is not None and format_of(files.train[0]) is not None else None
-
-    def columns_text(self) -> str | None:
-        """Return the columns of a table and their purposes as text, for messages; None if the data is not a table."""
-        from rankgrad.data.tables.errors import some
-
-        if (chosen := self._chosen_columns()) is None:
-            return None
-        given = {role.option or role.name: chosen.by_role.get(role.name) for role in ROLES if role.name != "label"}
-        roles = "".join(f", {role} {name!r}" for role, name in given.items() if name is not None)
-        roles += f", training columns {some(chosen.training, _SHOWN)}" if chosen.training else ""
-        categorical = f"; categorical: {some(chosen.categorical, _SHOWN)}" if chosen.categorical else ""
-        features = f"{len(chosen.features)} features: {some(chosen.features, _SHOWN)}{categorical}"
-        return f"columns: label {chosen.by_role['label']!r}{roles}, {features}"
-
     def id_columns(self, features: "Sequence[str] | None") -> dict[str, str]:
         """Return the names of the columns of ids, by role; the input may have no names.
 
         Args:
             features: names of the features of the model; None if they are unknown.
         """
-        chosen = self._chosen_columns(labelled=False, model=features)
-        return {} if chosen is None else dict(chosen.by_role)
-
-    def _chosen_columns(self, **options: Any) -> "ChosenColumns | None":
-        """Return the columns of a table; None if the data is not a table."""
         from rankgrad.data.tables.columns import choose
         from rankgrad.data.tables.files import open_table
 
-        if (path := self.table_path()) is None:
-            return None
-        table = open_table(path, self.format)
-        own = self.columns or Columns()
-        return choose(own, table.numeric, partitions=table.partitions, typed=table.typed, **options)
+        if not self.is_table:
+            return {}
+        table = open_table(self.data, self.format)
+        options: dict[str, Any] = {"partitions": table.partitions, "typed": table.typed}
+        return dict(choose(self.columns or Columns(), table.numeric, labelled=False, model=features, **options).by_role)
 
     def with_options_of(self, folder: Path) -> "DataSource":
         """Return the data source, with missing options replaced by the recorded options of a model's training.
@@ -380,6 +349,24 @@ class DataSource:
         if self.missing == "zero" and not model.takes_missing:
             return 0.0
         return float("nan") if self.missing is None and model.takes_missing else self.fill
+
+
+def columns_text(data: "Dataset") -> str | None:
+    """Return the columns of a table and their purposes as text, for messages; None if the lists are not from a table.
+
+    Args:
+        data: training lists.
+    """
+    from rankgrad.data.tables.errors import some
+
+    if data.roles is None or data.feature_names is None:
+        return None
+    given = {role.option or role.name: data.roles[role.name] for role in ROLES if role.name in data.roles}
+    roles = "".join(f"{role} {name!r}, " for role, name in given.items())
+    roles += f"training columns {some([*data.columns], _SHOWN)}, " if data.columns else ""
+    names = [data.feature_names[column] for column in sorted(data.categories or ())]
+    categorical = f"; categorical: {some(names, _SHOWN)}" if names else ""
+    return f"columns: {roles}{len(data.feature_names)} features: {some(data.feature_names, _SHOWN)}{categorical}"
 
 
 def categories_by_name(model: "TrainedModel | None") -> "dict[str, tuple[str, ...]] | None":

@@ -61,6 +61,7 @@ class Dataset:
     texts: Any = None  # collection, for a text data set; its features begin with the numbers of query and document
     list_ids: NDArray[Any] | None = None  # (lists,), id of each list in its query; None if each query has one list
     columns: Mapping[str, NDArray[np.float32]] | None = None  # (documents,) each, used in training only, by name
+    roles: Mapping[str, str] | None = None  # name of the column of each role, if the lists are from a table
 
     def __post_init__(self) -> None:
         # Some rankers treat an entry that is not stored as missing. So a zero must never be stored.

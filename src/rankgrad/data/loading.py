@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts
 from rankgrad.data.benchmarks import verify as verify_facts
+from rankgrad.data.cache import open_cache
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.data.folder_layouts import SPLITS, SplitFiles, find_files, folders, has_folds
 from rankgrad.data.memory_limits import refuse_sparse, too_sparse
@@ -81,8 +82,9 @@ def load(
         name: name of a set in `datasets()`, in upper or lower case; or a spec of a generated set, such as
             `synthetic:lists=200,seed=1`; or the path of a folder. The folder contains `train.txt`, and may contain
             `vali.txt` (or `valid`, `val`, `validation`, `dev`) and `test.txt`; an absent part is None in the result.
-            The files may also be tables: `train.csv`, `train.parquet`, ... A text data set is
-            `text:path=FOLDER,depth=100`; its options are the fields of `rankgrad.text.data_spec.TextSource`.
+            The files may also be tables: `train.csv`, `train.parquet`, ..., or caches: `train`, `vali`, `test`. A text
+            data set is `text:path=FOLDER,depth=100`; its options are the fields of
+            `rankgrad.text.data_spec.TextSource`.
         fold: number of the fold, 1 to 5, for sets with folds.
         root: folder that contains the benchmark sets; with None, the folder in the environment variable
             `RANKGRAD_DATA`, or the current folder if this variable is not set.
@@ -282,11 +284,28 @@ def _load_folder(
     if not any(tables.values()):
         if replace(form.columns, categorical=()):
             bad_value("columns", f"be empty, because {folder} contains no table", form.columns)
-        return _read(files, title, cache, fill, None, regroup, sparse, verify)
+        caches = [path for path in tables if path.is_dir()]
+        if len(caches) == len(tables):
+            return _open_caches(files, title, verify)
+        if not caches:
+            return _read(files, title, cache, fill, None, regroup, sparse, verify)
     if not all(tables.values()):
         must = "contain tables only, or LETOR text only"
         bad_value(str(folder), must, " and ".join(path.name for path in tables))
     return _read_tables(files, title, cache, fill, regroup, form, verify)
+
+
+def _open_caches(files: SplitFiles, title: str, verify: bool) -> Splits:
+    """Open the caches of a folder. All splits have the features of the training lists."""
+    parts = {split: open_cache(path, verify=verify) for split in SPLITS for path in getattr(files, split)}
+    names = parts["train"].feature_names
+    width = max(part.features.shape[1] for part in parts.values())
+    for split, data in parts.items():
+        data = data.select_features(names)
+        if data.features.shape[1] < width and names is None:
+            data = replace(data, features=widen(data.features, width))
+        parts[split] = replace(data, name=f"{title} {split}")
+    return Splits(parts["train"], parts.get("validation"), parts.get("test"), title)
 
 
 def _read_tables(

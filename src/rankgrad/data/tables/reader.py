@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -122,6 +123,7 @@ def read_columns(
             return summary, {"feature_names": found.features, "columns": found.training}
 
         data, summary = caches.through_cache(Path(cache), table.files, options, name, verify, read)
+    data = replace(data, roles=chosen.by_role)
     _log.info("%s", summary)
     if report is not None:
         report(summary)
