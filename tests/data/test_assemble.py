@@ -224,8 +224,10 @@ def test_training_columns_are_with_their_documents(tmp_path):
     keys = [(query, own) for query in range(6) for own in range(2) for _ in range(query + 1)]
     columns = table_of(keys)
     data = from_frame(pd.DataFrame(columns), **ROLES)
-    write_cache(data, tmp_path / "cache")
+    write_cache(replace(data, categories={0: ("a", "b")}), tmp_path / "cache")
     mapped = open_cache(tmp_path / "cache")
+    assert mapped.categories == {0: ("a", "b")}
+    mapped = replace(mapped, categories=None)
     place = dict(zip(columns["doc"], columns["position"], strict=True))
     cut = rg.data.truncate(data, 2, "random")
     for part in (data.take([3, 1]), mapped.take([3, 1]), mapped.take([5, 3, 1]).take([0, 2]), data.between(2, 5), cut):

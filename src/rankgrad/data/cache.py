@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import aside as name_aside
 from rankgrad.atomic_files import clear_leftovers, hash_of_file, naming, read_json, write_json
-from rankgrad.data.dataset import Dataset
+from rankgrad.data.categories import from_json, to_json
+from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import Place, Problem, Problems
 
@@ -152,7 +153,9 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
     names = manifest.get("feature_names")
     try:
         arrays = with_columns(arrays, manifest.get("columns", ()))
-        data = Dataset(**arrays, name=manifest["name"], feature_names=None if names is None else tuple(names))
+        known = from_json(manifest.get("categories"), arrays["features"].shape[1], MANIFEST)
+        names = None if names is None else tuple(names)
+        data = Dataset(**arrays, name=manifest["name"], feature_names=names, categories=known)
     except ValueError as error:
         raise CacheError(folder, f"the arrays are inconsistent ({error})") from error
     return data, ReadSummary.from_json({**manifest["summary"], "cached": True})
@@ -312,6 +315,7 @@ class Writer:
         summary: ReadSummary,
         feature_names: Sequence[str] | None = None,
         columns: Sequence[str] = (),
+        categories: Categories | None = None,
     ) -> None:
         """Write the manifest of the cache. This is the last step: a folder without a manifest is not a cache."""
         arrays = {}
@@ -329,6 +333,7 @@ class Writer:
         if feature_names is not None:
             contents["feature_names"] = [*feature_names]
         contents |= {"columns": [*columns]} if columns else {}
+        contents |= {"categories": to_json(categories)} if categories else {}
         write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **contents}, seal=True)
 
 

@@ -156,7 +156,7 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
         documents, features = dataset.features.shape
         lists, seconds = len(dataset), time.perf_counter() - begun
         summary = ReadSummary((dataset.name,), 0, documents, documents, lists, features, 0, 0, seconds=seconds)
-        writer.finish(dataset.name, {}, [], summary, dataset.feature_names, names)
+        writer.finish(dataset.name, {}, [], summary, dataset.feature_names, names, dataset.categories)
 
 
 def _row_groups(dataset: Dataset) -> Iterator[tuple[slice, slice]]:

@@ -6,22 +6,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.atomic_files import read_json, write_json
-from rankgrad.data import Dataset
+from rankgrad.data import Dataset, open_cache, write_cache
 from rankgrad.data.assemble import join_lists
-from rankgrad.data.categories import from_json, recode, to_json
+from rankgrad.data.cache import MANIFEST
+from rankgrad.data.categories import recode, to_json
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import query_order
 from rankgrad.data.training_labels import lists_with_different_labels
 from rankgrad.errors import bad_value
 
 _ARRAYS = ("features", "labels", "offsets", "qids", "weights")
-_ABOUT = "lists.json"
+_ABOUT = "lists.json"  # file of version 0.2
 _HASHED = 1 << 26  # number of bytes per block
 _ROWS = 1 << 16  # number of rows per block
 
@@ -45,21 +44,17 @@ class StoredLists:
             folds: number of folds.
             seed: random seed of the division into folds.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in _ARRAYS:
-            (folder / f"{name}.npy").unlink(missing_ok=True)
-            if (values := getattr(data, name)) is not None:
-                np.save(folder / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
-        about = {"name": data.name, "feature_names": data.feature_names, "categories": to_json(data.categories)}
-        write_json(folder / _ABOUT, about)
+        (folder / _ABOUT).unlink(missing_ok=True)
+        write_cache(replace(data, docids=None, rows=None), folder)
         return cls(str(folder), folds, seed, content_hash(data))
 
     def remove(self) -> None:
         """Remove the files of the stored lists, and the folder if it is then empty."""
-        for name in (*(f"{name}.npy" for name in _ARRAYS), _ABOUT):
-            (Path(self.folder) / name).unlink(missing_ok=True)
+        folder = Path(self.folder)
+        for path in (*folder.glob("*.npy"), folder / MANIFEST):
+            path.unlink(missing_ok=True)
         with suppress(OSError):  # the folder has other files
-            Path(self.folder).rmdir()
+            folder.rmdir()
 
     @staticmethod
     def forget() -> None:
@@ -90,17 +85,7 @@ class StoredLists:
 
 @lru_cache(maxsize=1)
 def _read(stored: StoredLists) -> Dataset:
-    folder = Path(stored.folder)
-    arrays: dict[str, Any] = {
-        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        for name in _ARRAYS
-        if (folder / f"{name}.npy").is_file()
-    }
-    about = read_json(folder / _ABOUT)
-    names = about["feature_names"]
-    categories = from_json(about["categories"], arrays["features"].shape[1], str(folder / _ABOUT))
-    names = None if names is None else tuple(names)
-    return Dataset(**arrays, name=about["name"], feature_names=names, categories=categories)
+    return open_cache(stored.folder)
 
 
 @lru_cache(maxsize=1)
