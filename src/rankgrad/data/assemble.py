@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.data.dataset import Dataset
+from rankgrad.data.dataset import VALUES, Dataset
 from rankgrad.data.sparse_rows import stack_rows
 from rankgrad.errors import bad_value, name_settings
 from rankgrad.group_rows import GroupedRows, group_runs, origins
@@ -135,13 +135,14 @@ def join_lists(parts: Sequence[Dataset], *, continued: bool = False) -> Dataset:
         parts: data sets.
         continued: True if the first list of a part may continue the last list of the part before.
     """
-    first = parts[0]
     if len(parts) == 1:
-        return first
-    weighted = any(part.weights is not None for part in parts)
+        return parts[0]
+    if any(part.weights is not None for part in parts):
+        parts = [replace(part, weights=np.ones_like(part.labels)) if part.weights is None else part for part in parts]
     if len({frozenset(part.columns or ()) for part in parts}) > 1:
         got = " and ".join(", ".join(part.columns or ()) or "none" for part in parts)
         bad_value("the columns used in training", "be the same in all lists that are joined", got)
+    first = parts[0]
     before = np.cumsum([0, *(len(part.labels) for part in parts)])
     starts = np.concatenate([part.offsets[:-1] + shift for part, shift in zip(parts, before, strict=False)])
     ids = {"qids": join_ids([part.qids for part in parts]), "list_ids": _list_ids(parts)}
@@ -153,24 +154,16 @@ def join_lists(parts: Sequence[Dataset], *, continued: bool = False) -> Dataset:
     return replace(
         first,
         features=stack_rows([part.features for part in parts]),
-        labels=np.concatenate([part.labels for part in parts]),
         offsets=np.append(starts, before[-1]),
-        docids=_joined([part.docids for part in parts], join_ids),
-        best=_joined([part.best for part in parts]),
-        weights=np.concatenate([_weights(part) for part in parts]) if weighted else None,
         columns=first.columns
         and {name: np.concatenate([(part.columns or {})[name] for part in parts]) for name in first.columns},
         rows=None,
-        **ids,
+        **{**{name: _joined([getattr(part, name) for part in parts]) for name in VALUES}, **ids},
     )
 
 
-def _joined(arrays: list[Any], join: Callable[[list[Any]], Any] = np.concatenate) -> Any:
-    return None if any(each is None for each in arrays) else join(arrays)
-
-
-def _weights(data: Dataset) -> NDArray[np.float32]:
-    return np.ones(len(data.labels), np.float32) if data.weights is None else np.asarray(data.weights)
+def _joined(arrays: list[Any]) -> Any:
+    return None if any(each is None for each in arrays) else join_ids(arrays)
 
 
 def _list_ids(parts: Sequence[Dataset]) -> NDArray[Any] | None:

@@ -31,26 +31,20 @@ from rankgrad.data.categories import from_json, to_json
 from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import Place, Problem, Problems
+from rankgrad.roles import ROLES
 
 New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]  # name, shape and dtype -> an array of zeros
 Hashes: TypeAlias = list[Callable[[bytes], object]]
 FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"
-ARRAYS = ("features", "labels", "offsets", "qids", "docids", "weights", "rows", "list_ids")  # the first four always
+_ALWAYS = ("features", "labels", "offsets", "qids")
+ARRAYS = (*_ALWAYS, *(role.values for role in ROLES if role.values not in _ALWAYS), "rows")
 _COLUMN = re.compile(r"column-\d+")  # array of a column that is used in training only; the manifest has the names
 _END = 1 << 20
 _SETTLED = 10**8  # nanoseconds; a file that has just changed can change again without a new modification time
 _LARGEST_MANIFEST = 64 << 20
-_KINDS = {  # dtypes of each array
-    "features": "f4",
-    "labels": "f4",
-    "offsets": "i8",
-    "qids": "i8 U",
-    "docids": "U",
-    "weights": "f4",
-    "rows": "i8",
-    "list_ids": "i8 U",
-}
+_KINDS = {"features": "f4", "offsets": "i8", "rows": "i8"}  # dtypes of each array
+_KINDS |= {role.values: "f4" if role.numbers else "i8 U" if role.of_lists else "U" for role in ROLES}
 _ADVICE = "a folder that `rankgrad convert`, `read_letor` or `read_table` wrote"
 _log = logging.getLogger(__name__)
 _checked: set[tuple[Any, ...]] = set()  # path, state and hash of files that this process has compared completely
@@ -161,6 +155,11 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
     return data, ReadSummary.from_json({**manifest["summary"], "cached": True})
 
 
+def kinds_of(name: str) -> list[str]:
+    """Return the dtypes that an array of a cache may have; a column that only training uses has numbers."""
+    return _KINDS.get(name, "f4").split()
+
+
 def column_arrays(names: Sequence[str]) -> list[str]:
     """Return the names of the arrays of a cache that contain the columns which are used in training only."""
     return [f"column-{number}" for number in range(len(names))]
@@ -188,7 +187,7 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
             size = file.tell() + math.prod(shape) * dtype.itemsize
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise CacheError(folder, f"{path.name} is not a NumPy array ({error})") from error
-    kinds = _KINDS.get(name, "f4").split()
+    kinds = kinds_of(name)
     known = dtype.isnative and (dtype.kind in kinds or dtype.str[1:] in kinds)
     flat = len(shape) == 1 + (name == "features") and min(shape) >= 0 and not by_column
     if not (known and flat and size == path.stat().st_size):
@@ -229,7 +228,7 @@ def _complete(manifest: dict[str, Any]) -> bool:
             and isinstance(manifest["name"], str)
             and all(isinstance(name, str) for name in manifest.get("feature_names") or ())
             and all(isinstance(name, str) for name in manifest.get("columns", ()))
-            and {*ARRAYS[:4]} <= manifest["arrays"].keys() <= {*ARRAYS, *column_arrays(manifest.get("columns", ()))}
+            and {*_ALWAYS} <= manifest["arrays"].keys() <= {*ARRAYS, *column_arrays(manifest.get("columns", ()))}
             and {*column_arrays(manifest.get("columns", ()))} <= manifest["arrays"].keys()
             and all(keys <= array.keys() for array in manifest["arrays"].values())
             and all(keys | {"path", "mtime_ns"} <= source.keys() for source in manifest["sources"])

@@ -17,7 +17,7 @@ from rankgrad.group_rows import origins
 # Values of the categories of each categorical feature, by column. A feature is the position of its value, or NaN.
 Categories: TypeAlias = Mapping[int, tuple[str, ...]]
 _ENDS = (slice(1000), slice(-1000, None))
-_VALUES = ("labels", "docids", "best", "weights")  # attributes with one value per document
+VALUES = ("labels", "docids", "best", "weights")  # attributes with one value per document
 
 
 class DocumentList(NamedTuple):
@@ -178,7 +178,7 @@ class Dataset:
         ids = {name: ids[first:last] for name in ("qids", "list_ids") if (ids := getattr(self, name)) is not None}
         offsets = self.offsets[first : last + 1] - self.offsets[first]
         return replace(
-            self, features=self.matrix[rows], offsets=offsets, rows=None, **ids, **_chosen(self, _VALUES, rows)
+            self, features=self.matrix[rows], offsets=offsets, rows=None, **ids, **_chosen(self, VALUES, rows)
         )
 
     def take_rows(
@@ -197,7 +197,7 @@ class Dataset:
             list_ids: list id of each new list; None if a list is a query.
         """
         ids = {} if qids is None else {"qids": qids, "list_ids": list_ids}
-        changes = {"offsets": offsets, "rows": None, **ids, **_chosen(self, _VALUES, rows)}
+        changes = {"offsets": offsets, "rows": None, **ids, **_chosen(self, VALUES, rows)}
         whole = self.matrix
         if isinstance(whole, ChosenRows) or (isinstance(whole, np.memmap) and not whole.flags.writeable):
             return _TakenLists.of(self, ChosenRows(whole, rows), changes)

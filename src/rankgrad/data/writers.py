@@ -138,21 +138,20 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
         Dataset(lists=1, documents=2, features=1)
     """
     begun = time.perf_counter()
-    kinds = {"features": np.float32, "labels": np.float32, "offsets": np.int64, "weights": np.float32, "rows": np.int64}
     with caches.writing_cache(Path(folder)) as writer:
-        columns = dict(zip(caches.column_arrays(names := [*(dataset.columns or {})]), names, strict=True))
-        for name in (*caches.ARRAYS, *columns):
-            array = (dataset.columns or {})[columns[name]] if name in columns else getattr(dataset, name)
+        names = [*(dataset.columns or {})]
+        arrays = {name: getattr(dataset, name) for name in caches.ARRAYS}
+        arrays |= zip(caches.column_arrays(names), (dataset.columns or {}).values(), strict=True)
+        for name, array in arrays.items():
             if array is None:
                 continue
-            ids = name in ("qids", "list_ids")
-            array = query_ids(array, "query ids" if name == "qids" else "list ids") if ids else array
-            other = np.float32 if name in columns else np.int64 if ids and array.dtype.kind in "iu" else np.str_
-            dtype: Any = kinds.get(name, other)
-            if dtype is np.str_:
+            kinds: list[Any] = caches.kinds_of(name)
+            if kinds == ["i8", "U"]:
+                array = query_ids(array, "query ids" if name == "qids" else "list ids")
+            if kinds[-1] == "U" and not ("i8" in kinds and array.dtype.kind in "iu"):
                 array = array.astype(np.str_, copy=False)
-                dtype = array.dtype
-            writer.new(name, array.shape, dtype)[:] = array
+                kinds = [array.dtype]
+            writer.new(name, array.shape, np.dtype(kinds[0]))[:] = array
         documents, features = dataset.features.shape
         lists, seconds = len(dataset), time.perf_counter() - begun
         summary = ReadSummary((dataset.name,), 0, documents, documents, lists, features, 0, 0, seconds=seconds)
