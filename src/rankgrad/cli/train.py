@@ -218,7 +218,7 @@ def _run(
     as_json: bool,
 ) -> None:
     from rankgrad.atomic_files import write_json
-    from rankgrad.cli.data_source import telling
+    from rankgrad.cli.data_source import columns_text, telling
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.overwrite import remove_run
     from rankgrad.cli.shared_options import detail, options
@@ -231,7 +231,7 @@ def _run(
         if "test" in whole:
             warn_shared(whole["train"], whole["test"])
         parts = source.hold_out(whole)
-    if (columns := source.columns_text()) is not None:
+    if (columns := columns_text(whole["train"])) is not None:
         console.print(columns, markup=False)
     note = f", held out from train, because the data has no validation part (--holdout {source.holdout:g})"
     for name, part in parts.items():

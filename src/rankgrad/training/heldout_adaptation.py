@@ -36,10 +36,10 @@ class HeldoutSchedule(BatchSchedule):
 def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the indices of the training lists and of the held-out lists. Labels differ in each held-out list."""
     differ = lists_with_different_labels(data)
-    heldout = np.intersect1d(held_out(data, HOLDOUT, seed)[1], differ)
+    heldout, first = np.intersect1d(held_out(data, HOLDOUT, seed)[1], differ), data.first_lists
     if not len(heldout):
         bad_value("data", "have at least 3 lists in which labels differ, because some are held out", len(differ))
-    return np.setdiff1d(np.arange(len(data)), heldout), heldout
+    return np.flatnonzero(~np.isin(first, first[heldout])), heldout
 
 
 def freeze_loss(loss: TextLoss, resumed: bool) -> dict[str, nn.Parameter]:
