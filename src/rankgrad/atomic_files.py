@@ -203,6 +203,11 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     return tensors, facts
 
 
+def under(prefix: str, tensors: dict[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """Return the tensors of a file whose names begin with a prefix, without the prefix."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 def hash_of(content: bytes) -> str:
     """Return the SHA-256 hash of the content of a file, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()

@@ -33,7 +33,7 @@ CASES = {
     "approx_mrr": {},
     "approx_mrr, @3": {"k": 3, "threshold": 1.0, "beta": 2.0},
     "approx_ap": {},
-    "approx_ap, @7": {"k": 7, "temperature": 2.0, "beta": 2.0},
+    "approx_ap, @7": {"k": 7, "temperature": 2.0, "beta": 2.0, "threshold": 1.0},
     "approx_precision, @5": {"k": 5, "beta": 1.0, "temperature": 0.2},
     "LearnDCG": {"k": 3, "beta": 2.0},
     "LearnDCG, curved": {"discount": "curved", "gain_base": 1.4, "discount_base": 4.0},
@@ -62,6 +62,7 @@ CASES = {
     "lambdaloss, @5": {"k": 5},
     "lambdaloss, @5 heuristic": {"k": 5, "truncation": "heuristic"},
     "lambdaloss, linear": {"metric": metrics.nDCG(gain="linear")},
+    "lambdaloss, sharp": {"sigma": 2.0, "truncation": "sound"},
     **{
         f"lambdaloss, {scheme}@{k}": {"scheme": scheme, "k": k, "mu": 3.0}
         for scheme in ("ndcg1", "ndcg2pp", "arp1", "arp2")
@@ -85,7 +86,7 @@ CASES = {
     "smooth_precision": {"threshold": 1.0},
     "smooth_precision, sharp": {"k": 3, "alpha": 20.0},
     "smooth_ap": {},
-    "smooth_ap, cut": {"k": 4, "alpha": 3.0, "threshold": 2.0},
+    "smooth_ap, cut": {"k": 4, "alpha": 3.0, "delta": 0.2, "threshold": 2.0},
 }
 LIKELIHOODS = [case for case in CASES if "listmle" in case]
 RELAXED_SORTING = [case for case in CASES if case.startswith(("neural", "softsort", "fastsort", "smooth"))]

@@ -50,7 +50,7 @@ def convert(
         bad_value(
             "files", "be LETOR text, or one table (a folder of Parquet files is one table)", f"{len(files)} files"
         )
-    columns = replace(table, features=table.features if tables else None).columns()
+    columns = table.columns() if tables else replace(table.columns(), features=None)
     if columns and not tables:
         bad_value("options of columns", "be given only for a table", f"the LETOR file {files[0]}")
     with telling(), _progress() as progress:
@@ -80,9 +80,9 @@ def _width(table: TableOptions, width: int | None) -> int | None:
     """Return the number of features of LETOR text, from `--width`; from `--features`, as in version 0.1."""
     if width is not None and width < 1:
         bad_value("width", "be at least 1", width)
-    if width is not None or not table.features:
+    if width is not None or not (features := table.columns().features):
         return width
-    (text, *others) = table.features
+    text, *others = features
     if others or not text.isdecimal():
         bad_value("features", "be names of columns of a table, or the number of features of LETOR text", repr(text))
     return int(text)

@@ -51,7 +51,7 @@ def evaluate(
         print_json(result.to_dict(values=each) | more)
         return
     if each:
-        for place, query in enumerate(found.lists.qids):
+        for place, query in enumerate(result.queries or ()):
             for name, values in result.values.items():
                 typer.echo(f"{name}	{query}	{values[place]:.4f}")
     print_metrics([*result.rows(), *(event.row() for event in measured)], result.notes())

@@ -11,8 +11,11 @@ import typer
 
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
-from rankgrad.cli.table_options import TableOptions, help_all, with_table_options
+from rankgrad.cli.setting_options import with_setting_options
+from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.errors import bad_value, first_line
+from rankgrad.settings.neural import Settings
+from rankgrad.settings.trees import TreeSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,20 +26,18 @@ if TYPE_CHECKING:
 
 HOLDOUT = 0.2
 RUN = "run.json"  # file with the settings of a run, in the folder of the run
-PANEL = "Settings (default in parentheses)"
-TEXT = "<str>"
-
-
-def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
-    """Return the Typer option for one setting of `rankgrad train`. The value of the option is text or None."""
-    text = f"{help} ({default})"  # a default that Typer shows takes another line
-    return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 
 @with_table_options
+@with_setting_options(
+    Settings,
+    epochs=f"{Settings.epochs}; trees: {TreeSpec.trees}",
+    lr=f"{Settings.lr}; trees: the framework's",
+    patience=f"{Settings.patience}; trees: {TreeSpec.patience}",
+)
 def train(
-    context: typer.Context,
     table: TableOptions,
+    settings: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
     data: Annotated[str | None, typer.Option(help="Data set, folder, LETOR file or table.")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
@@ -55,74 +56,11 @@ def train(
     sparse: Annotated[
         bool, typer.Option("--sparse", help="Read LETOR text with very many features as a sparse matrix.", hidden=True)
     ] = False,
-    model: Annotated[str | None, _setting("Ranker, see `rankgrad list models`", "mlp")] = None,
-    loss: Annotated[str | None, _setting("Loss, see `rankgrad list losses`", "lambdaloss")] = None,
-    preprocess: Annotated[str | None, _setting("Preprocessing: log1p, quantile, clip=10, none", "standardise")] = None,
-    epochs: Annotated[str | None, _setting("Number of epochs or trees", "100; trees: 500", "<int>")] = None,
-    batch_size: Annotated[str | None, _setting("Number of lists per batch", "64", "<int>")] = None,
-    lr: Annotated[str | None, _setting("Learning rate", "0.001; trees: the framework's", "<float>")] = None,
-    metric: Annotated[str | None, _setting("Validation metric; selects the epoch", "nDCG@10")] = None,
-    patience: Annotated[str | None, _setting("Epochs without improvement", "20; trees: 50", "<int>")] = None,
-    seed: Annotated[str | None, _setting("Random seed", "0", "<int>")] = None,
-    device: Annotated[str | None, _setting("auto, cpu or cuda", "auto")] = None,
-    batch_documents: Annotated[
-        str | None, _setting("Number of documents per batch, instead of lists", "none", "<int>", more=True)
-    ] = None,
-    list_size: Annotated[
-        str | None,
-        _setting(
-            "Maximum length of training lists; each epoch samples documents of longer lists", "none", "<int>", more=True
-        ),
-    ] = None,
-    optimiser: Annotated[
-        str | None,
-        _setting(
-            "Optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd",
-            "adam",
-            "<str>",
-            "--optimiser",
-            "--optimizer",
-            more=True,
-        ),
-    ] = None,
-    weight_decay: Annotated[str | None, _setting("Weight decay of the ranker", "0.0", "<float>", more=True)] = None,
-    loss_lr: Annotated[
-        str | None, _setting("Learning rate of the loss's parameters; none means --lr", "none", "<float>", more=True)
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        _setting(
-            "Learning rate schedule: constant, cosine, step:every=50,factor=0.1 or plateau", "constant", more=True
-        ),
-    ] = None,
-    warmup: Annotated[
-        str | None, _setting("Number of epochs in which the learning rate rises from 0", "0.0", "<float>", more=True)
-    ] = None,
-    clip: Annotated[str | None, _setting("Maximum norm of the gradient", "none", "<float>", more=True)] = None,
-    ema: Annotated[
-        str | None,
-        _setting("Decay of the moving average of the weights; 0 means no average", "0.0", "<float>", more=True),
-    ] = None,
-    precision: Annotated[str | None, _setting("Precision: fp32, bf16 or fp16", "fp32", more=True)] = None,
-    data_on: Annotated[
-        str | None, _setting("Location of the lists during training: auto, device or stream", "auto", more=True)
-    ] = None,
-    save_steps: Annotated[
-        str | None, _setting("Number of steps between additional checkpoints", "none", "<int>", more=True)
-    ] = None,
-    trackers: Annotated[
-        list[str] | None,
-        _setting("Tracker: tensorboard, mlflow or wandb; repeatable", "none", "<str>", "--tracker", more=True),
-    ] = None,
     others: Annotated[
         list[str] | None,
         typer.Option("--set", help="Setting of the chosen kind of ranker; repeatable.", metavar="name=value"),
     ] = None,
     init_model: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
-    help_all: Annotated[
-        bool,
-        typer.Option("--help-all", help="Also show options of tables and settings.", is_eager=True, callback=help_all),
-    ] = False,
 ) -> None:
     """Train a ranker, save the best epoch, and evaluate the model on test lists.
 
@@ -135,7 +73,7 @@ def train(
     from rankgrad.run import NotFinite
 
     console = messages(as_json)
-    given = {**_given(context), **dict(pair("set", text, parse_value) for text in others or ())}
+    given = {**settings, **dict(pair("set", text, parse_value) for text in others or ())}
     given |= {"missing": missing} if missing in FILLS else {}
     kind, settings, added = _settings(given, out if resume else None)
     source = DataSource.kept(out) if resume else None
@@ -161,22 +99,6 @@ def train(
         if is_first():
             typer.echo(f"\nStopped. {_how_to_resume(kind, out, settings, source, init_model)}", err=True)
         raise typer.Exit(130) from None
-
-
-def _given(context: typer.Context) -> dict[str, Any]:
-    """Return the settings that the user gave to `rankgrad train`; values of numeric settings become numbers."""
-    from rankgrad.cli.argument_checks import parse_value
-
-    given: dict[str, Any] = {}
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if getattr(parameter, "rich_help_panel", None) != PANEL or not value:
-            continue
-        several = isinstance(value, list | tuple)
-        given[str(parameter.name)] = (
-            tuple(value) if several else value if parameter.metavar == TEXT else parse_value(value)
-        )
-    return given
 
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
@@ -296,7 +218,7 @@ def _run(
     as_json: bool,
 ) -> None:
     from rankgrad.atomic_files import write_json
-    from rankgrad.cli.data_source import telling
+    from rankgrad.cli.data_source import columns_text, telling
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.overwrite import remove_run
     from rankgrad.cli.shared_options import detail, options
@@ -309,7 +231,7 @@ def _run(
         if "test" in whole:
             warn_shared(whole["train"], whole["test"])
         parts = source.hold_out(whole)
-    if (columns := source.columns_text()) is not None:
+    if (columns := columns_text(whole["train"])) is not None:
         console.print(columns, markup=False)
     note = f", held out from train, because the data has no validation part (--holdout {source.holdout:g})"
     for name, part in parts.items():

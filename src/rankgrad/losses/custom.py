@@ -156,7 +156,7 @@ class CustomLoss(TextLoss):
         flat = "offsets" in takes.named or (takes.any and "mask" not in takes.named)
         batch = takes.signature is not None and [*takes.signature.parameters][1:2] == ["batch"]
         form = "batch" if batch else "flat" if flat else "padded" if "mask" in takes.named else "list"
-        given = {"flat": ("offsets", "reduction"), "padded": ("mask", "reduction")}.get(form, ())
+        given: tuple[str, ...] = {"flat": ("offsets", "reduction"), "padded": ("mask", "reduction")}.get(form, ())
         given += ("weights",) if self.takes_weights and not batch else ()
         if takes.swapped or not takes.fits(2, *(name for name in given if self._takes(name)), *self.options):
             bad_value("loss", _FORMS, f"{about}{takes}")
@@ -192,7 +192,7 @@ class CustomLoss(TextLoss):
         """
         if not (found := super().learned()):
             named = ((name.partition(".")[2], value) for name, value in self.named_parameters())
-            found = {name: value.detach() for name, value in named if value.requires_grad and value.numel() == 1}
+            found = {name: float(value.detach()) for name, value in named if value.requires_grad and value.numel() == 1}
         found = {str(name): float(value) for name, value in found.items()}
         return {f"loss.{name}" if name in _RESERVED else name: value for name, value in found.items()}
 

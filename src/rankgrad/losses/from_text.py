@@ -126,7 +126,7 @@ def parse_loss(text: str) -> TextLoss:
 
     With `gumbel=N`, any loss is averaged over N noisy copies of the scores.
     `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator; all other options belong
-    to the operator. A loss with learned parameters takes `adapt=joint`, `adapt=heldout` or `adapt=metric`.
+    to the operator. A loss with learned parameters takes `adapt=joint`; `heldout` and `metric` are deprecated.
     `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss may have a cutoff and options.
 
     Args:
@@ -163,7 +163,8 @@ def _one(text: str) -> TextLoss:
     samples, adapt = _samples(options), options.pop("adapt", None)
     function, options = (_relaxed(k, options), {}) if name == "relaxed" else _function(KNOWN[name], k, options)
     weights = takes_weights(function)
-    with backend("plain"), torch.no_grad():  # this call on two documents makes the loss check its options
+    # This call on two documents makes the loss check its options. A loss that draws random numbers draws its own.
+    with backend("plain"), torch.no_grad(), torch.random.fork_rng([]):
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
         function = gumbel(function, samples)

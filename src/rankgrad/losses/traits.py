@@ -16,7 +16,7 @@ from rankgrad.losses.curvature import Curvature
 
 
 class Traits(NamedTuple):
-    """What is true of a loss. The defaults are true of most losses, and are assumed for custom losses.
+    """Facts about a loss. The defaults are true of most losses, and are assumed for custom losses.
 
     Whether a loss takes document weights is not a trait, because its signature shows it: see `takes_weights`.
     """
@@ -58,4 +58,4 @@ def traits_of(loss: Any, options: Mapping[str, Any] = MappingProxyType({})) -> T
     if not isinstance(found, Traits):
         defaults = {name: parameter.default for name, parameter in inspect.signature(loss).parameters.items()}
         found = found({**defaults, **options})
-    return found  # type: ignore[no-any-return]
+    return found

@@ -45,7 +45,7 @@ class Settings(Schema):
     )
     loss: Part = setting("lambdaloss", "loss, see `rankgrad list losses`", reads=AS_LOSS, writes=LOSS_TEXT, shown=True)
     preprocess: str = setting(
-        "standardise", "preprocessing: log1p, quantile, clip=10, none", shown=True,
+        "standardise", "preprocessing steps, such as log1p,standardise or quantile; none for no step", shown=True,
         reads="rankgrad.data.preprocessing:Preprocessing.parse",
         search=["standardise", "log1p,standardise", "quantile"],
     )
@@ -61,7 +61,7 @@ class Settings(Schema):
         least=2, why="because a loss compares documents",
     )
     optimiser: str = setting(
-        "adam", "optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd",
+        "adam", "name of the optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd",
         reads=AS_OPTIMISER, option=("--optimizer",),
     )
     lr: float = setting(1e-3, "learning rate", search={"low": 1e-4, "high": 1e-2, "log": True}, shown=True)
@@ -78,10 +78,13 @@ class Settings(Schema):
     metric: Part = setting(
         "nDCG@10", "validation metric; selects the epoch", reads=AS_METRIC, writes=METRIC_TEXT, shown=True
     )
-    patience: int | None = setting(20, "maximum epochs without a better metric", least=1, on_resume=True, shown=True)
+    patience: int | None = setting(
+        20, "epochs without improvement, after which the training stops; None to train all epochs",
+        least=1, on_resume=True, shown=True,
+    )
     seed: int = setting(0, "random seed", least=0, shown=True)
     device: str = setting("auto", "auto, cpu or cuda", reads=check_device, on_resume=True, shown=True)
-    precision: str = setting("fp32", "precision: fp32, bf16 or fp16", choices=tuple(PRECISIONS))
+    precision: str = setting("fp32", "precision of the training: fp32, bf16 or fp16", choices=tuple(PRECISIONS))
     data_on: str = setting(
         "auto", "location of the lists during training: auto, device or stream (read from a memory map)",
         choices=("auto", "device", "stream"), on_resume=True,

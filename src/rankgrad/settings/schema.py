@@ -6,6 +6,7 @@ This module does not import PyTorch, so that `--help` is fast.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
@@ -240,6 +241,16 @@ def check_number(
         bad_value(name, f"be below {below:g}", value)
 
 
+def store(made: object, given: Mapping[str, Any]) -> None:
+    """Set the arguments of `__init__` as attributes of an estimator, as scikit-learn requires.
+
+    Args:
+        made: the estimator.
+        given: `locals()` of `__init__`.
+    """
+    vars(made).update({name: value for name, value in given.items() if name != "self"})
+
+
 def documented(*schemas: type[Schema]) -> Callable[[_Class], _Class]:
     """Return a decorator that adds the descriptions of settings to `Args:` in the docstring of a class.
 
@@ -250,17 +261,16 @@ def documented(*schemas: type[Schema]) -> Callable[[_Class], _Class]:
     """
 
     def decorate(made: _Class) -> _Class:
-        text, known = inspect.cleandoc(made.__doc__ or ""), inspect.signature(made).parameters
-        declared = {each.name: declaration(each).about for schema in schemas or (made,) for each in fields(schema)}
-        lines = [f"    {name}: {about}." for name, about in declared.items() if name in known]
+        text, parameters = inspect.cleandoc(made.__doc__ or ""), inspect.signature(made).parameters
         head, args, rest = text.partition("\nArgs:\n")
-        if args:
-            own, gap, rest = rest.partition("\n\n")
-            lines, rest = [own, *lines], gap + rest
-        else:
-            head, example, rest = text.partition("\nExample:\n")
-            rest = f"\n{example}{rest}"
-        made.__doc__ = "\n".join([head.rstrip(), "", "Args:", *lines]) + rest
+        own, gap, rest = rest.partition("\n\n") if args else ("", "", "")
+        if not args:
+            head, gap, rest = text.partition("\nExample:\n")
+        described = {name for line in re.findall(r"^ {4}([\w, ]+):", own, re.MULTILINE) for name in line.split(", ")}
+        for each in (each for schema in schemas or (made,) for each in fields(schema)):
+            if each.name in parameters and each.name not in described:
+                own += f"\n    {each.name}: {declaration(each).about}."
+        made.__doc__ = "\n".join([head.rstrip(), "", "Args:", own.strip("\n")]) + ("" if args else "\n") + gap + rest
         return made
 
     return decorate

@@ -1,13 +1,16 @@
 """The settings of the training of a text ranker. The names are the same in Python, recipes and commands."""
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rankgrad.errors import bad_value
 from rankgrad.settings.neural import AS_METRIC, AS_OPTIMISER, AS_SCHEDULE, LOSS_TEXT, METRIC_TEXT, TRACKERS
 from rankgrad.settings.schema import Schema, check_device, documented, setting
 
+STATIC = "static:"  # prefix of an encoder that only has an embedding table
 SAMPLINGS = ("relevant", "pairs", "random")
 PASSAGES = ("first", "mean", "best")
 
@@ -18,6 +21,23 @@ def _joint_loss(loss: Any) -> Any:
     found = as_loss(loss)
     found.only_joint("a text ranker")
     return found
+
+
+def check_encoder(encoder: Any, *, files: bool = True) -> str:
+    """Check the folder or name of an encoder, and return it as text. A local folder that does not exist is an error.
+
+    Args:
+        encoder: local folder or name on the hub, with or without the prefix `static:`.
+        files: False to accept a folder that does not exist.
+    """
+    if not isinstance(encoder, str | os.PathLike) or not str(encoder):
+        bad_value("encoder", "be a folder or the name of a model on the Hugging Face hub", repr(encoder))
+    text = str(encoder)
+    path = Path(text.removeprefix(STATIC)).expanduser()
+    local = text.removeprefix(STATIC).startswith(("/", ".", "~")) or path.exists()
+    if files and local and not (path / "config.json").is_file() and not (path / "modules.json").is_file():
+        bad_value("encoder", "be a folder with the files of a Hugging Face model, such as config.json", repr(text))
+    return text
 
 
 @documented()
@@ -81,10 +101,13 @@ class TextSettings(Schema):
     metric: Any = setting(
         "nDCG@10", "validation metric; selects the epoch", reads=AS_METRIC, writes=METRIC_TEXT, shown=True
     )
-    patience: int | None = setting(None, "maximum epochs without a better metric", least=1, on_resume=True)
+    patience: int | None = setting(
+        None, "epochs without improvement, after which the training stops; None to train all epochs",
+        least=1, on_resume=True,
+    )
     seed: int = setting(0, "random seed", least=0, shown=True)
     device: str = setting("auto", "auto, cpu or cuda", reads=check_device, on_resume=True, shown=True)
-    precision: str = setting("fp32", "precision: fp32 or bf16", choices=("fp32", "bf16"))
+    precision: str = setting("fp32", "precision of the training: fp32 or bf16", choices=("fp32", "bf16"))
     ema: float = setting(
         0.0, "decay of the moving average of the weights; 0 means no average", least=0, below=1, added=True
     )
@@ -98,8 +121,6 @@ class TextSettings(Schema):
     # fmt: on
 
     def _checks(self, files: bool) -> Iterable[Callable[[], Any]]:
-        from rankgrad.text.encoder_files import STATIC, check_encoder
-
         yield lambda: check_encoder(self.encoder, files=files)
         if self.model == "cross_encoder" and str(self.encoder).startswith(STATIC):
             must = "have layers for a cross_encoder (static: is for a bi_encoder only)"

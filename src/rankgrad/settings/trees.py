@@ -25,7 +25,10 @@ class TreeSpec(Schema):
     loss_lr: Any = setting(None, "option of `rankgrad.trees.objective`")
     smooth: Any = setting(None, "option of `rankgrad.trees.objective`")
     trees: int = setting(500, "maximum number of trees", least=1, on_resume=True)
-    patience: int | None = setting(50, "maximum trees without a better metric", least=1, on_resume=True)
+    patience: int | None = setting(
+        50, "trees without improvement, after which the training stops; None to train all trees",
+        least=1, on_resume=True,
+    )
     metric: Any = setting("nDCG@10", "validation metric; selects the tree", reads=AS_METRIC, writes=METRIC_TEXT)
     seed: int = setting(0, "random seed of the sampling and of the choice of held-out lists", least=_ANY)
     threads: int = setting(1, "number of threads; None means the number that PyTorch uses", least=_ANY, on_resume=True)

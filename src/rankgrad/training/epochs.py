@@ -15,7 +15,7 @@ from rankgrad.run.state import RunState
 from rankgrad.run.training_labels import check_lists
 from rankgrad.training.checkpoint import Checkpoint
 from rankgrad.training.objective import checked_weights
-from rankgrad.training.optimisers import MovingAverage, plateau, schedule, set_rate
+from rankgrad.training.optimisers import MovingAverage, Schedule, set_rate
 
 
 class EpochTraining(Trainable):
@@ -35,7 +35,7 @@ class EpochTraining(Trainable):
         self.weights = checked_weights(data.weights if weights is None else weights, data, self.loss)
         self.validation = check_lists(data, validation, str(self.loss), self.loss.traits, self.judge, self.weights)
         self.units, self.patience = settings.epochs, settings.patience
-        self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
+        self.schedule = Schedule(settings.schedule, settings.epochs, settings.warmup)
         self.trackers = tuple(settings.trackers or ())
         self.state = RunState()
 
@@ -65,7 +65,7 @@ class EpochTraining(Trainable):
             now: time in epochs, as a fraction.
         """
         for optimiser in self.optimisers.values():
-            set_rate(optimiser, self.rate(now, self.state.plateau))
+            set_rate(optimiser, self.schedule.factor(now, self.state.plateau))
 
     def new_average(self) -> MovingAverage | None:
         """Return a moving average of the current weights of network and loss; None without the setting `ema`."""
@@ -114,7 +114,7 @@ class EpochTraining(Trainable):
         """Begin a new epoch in `state`."""
         state = self.state
         state.epoch, state.step, state.loss, state.lists = state.epoch + 1, 0, 0.0, 0
-        state.plateau = plateau(self.settings.schedule, state.plateau, state.stale)
+        state.plateau = self.schedule.lowered(state.plateau, state.stale)
 
     def save(self) -> None:
         """Write the checkpoint, if the run has a folder."""

@@ -1,5 +1,6 @@
 """Train a neural ranker. Lightning Fabric handles devices, precision and several processes."""
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +27,7 @@ from rankgrad.training.feature_columns import fitted_preprocessing, make_ranker
 from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, freeze_loss, split_held_out
 from rankgrad.training.hypergradient import metric_goal
 from rankgrad.training.model import Model
-from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss
+from rankgrad.training.objective import EagerStep, RankerWithLoss
 from rankgrad.training.optimisers import make_optimiser
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import init_model_hash, warm_start
@@ -109,7 +110,7 @@ class NeuralTraining(EpochTraining):
         if init_model is not None:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
-        adapted = freeze_loss(self.loss) if self.loss.adapt != "joint" else {}
+        adapted = freeze_loss(self.loss, self.resumed) if self.loss.adapt != "joint" else {}
         self.objective = RankerWithLoss(self.ranker, self.loss)
         optimiser = make_optimiser(
             settings.optimiser,
@@ -141,7 +142,8 @@ class NeuralTraining(EpochTraining):
             lists = recode(self.validation, data.categories)
             options: dict[str, Any] = {"data_on": settings.data_on, "rank": rank, "world": world}
             self.validator = Validator(lists, self.steps, self.judge, device, **options)
-        self.loss_check = FiniteLossCheck(device)
+        self.every = 1 if device.type == "cpu" else 64  # number of steps between checks of the losses
+        self.waiting: list[tuple[int, Tensor]] = []  # numbers of the steps since the last check, and their losses
         name = run_id(settings, data, init_hash) if self.checkpoint is None else self.checkpoint.run
         self.model = Model(self.ranker, self.steps, self.settings_json, run=name)
         self.model.feature_names, self.model.categories = data.feature_names, data.categories
@@ -191,11 +193,11 @@ class NeuralTraining(EpochTraining):
         for step, batch in zip(steps[state.step :], batches, strict=True):
             now = state.epoch + (state.step + 1) / len(steps)
             self.set_rates(now)
-            self.loss_check.add(state.step, self.step(batch, step.batch))
+            self.waiting.append((state.step, self.step(batch, step.batch)))
             state.step += 1
             state.lists += step.batch
             saving = self.saves_at(state.step, len(steps))
-            if self.loss_check.due() or saving or state.step == len(steps) or state.first is None:
+            if len(self.waiting) >= self.every or saving or state.step == len(steps) or state.first is None:
                 self._check_losses(steps)
                 loop.show(now, self.mean_loss())
             if saving:
@@ -204,7 +206,11 @@ class NeuralTraining(EpochTraining):
 
     def _check_losses(self, steps: list[StepLists]) -> None:
         """Add the new losses of all processes to the state. It is an error if a loss is not finite."""
-        total, bad = self.loss_check.take()
+        waiting, self.waiting = self.waiting, []
+        losses = torch.cat([values for _, values in waiting]).cpu().split([len(values) for _, values in waiting])
+        totals = [float(values.sum(dtype=torch.float64)) for values in losses]
+        bad = next((place for place, total in enumerate(totals) if not abs(total) < float("inf")), None)
+        total = sum(totals) if bad is None else totals[bad]
         if self.fabric.world_size > 1:
             total = float(
                 self.fabric.all_reduce(
@@ -212,7 +218,7 @@ class NeuralTraining(EpochTraining):
                 )
             )
         if bad is not None:
-            step, values = bad
+            step, values = waiting[bad][0], losses[bad]
             lists = steps[step].lists[~torch.isfinite(values).numpy()]
             queries = ", ".join(map(str, self.data.qids[lists][:5])) + (" and more" if len(lists) > 5 else "")
             raise NotFinite(
@@ -234,13 +240,13 @@ class NeuralTraining(EpochTraining):
         if self.validator is None:
             return None
         with self.averaged():
-            sums = self.fabric.all_reduce(self.validator.sums(self.ranker), reduce_op="sum")
-        if sums[2] > 0:
+            total, counted, broken = self.fabric.all_reduce(self.validator.sums(self.ranker), reduce_op="sum").tolist()
+        if broken > 0:
             raise NotFinite(
-                f"the scores must be numbers; got {int(sums[2])} NaN values on the validation lists after epoch "
+                f"the scores must be numbers; got {int(broken)} NaN values on the validation lists after epoch "
                 f"{self.state.epoch + 1}; " + self._last_good()
             )
-        return self.validator.value(sums)
+        return total / counted if counted else math.nan
 
     def keep(self) -> None:
         """Keep the weights of the best epoch in memory and in a file, with its metrics and loss parameters."""

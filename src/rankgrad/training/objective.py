@@ -1,4 +1,4 @@
-"""The ranker and its loss as one module, the eager training step, and the check that losses are finite."""
+"""The ranker and its loss as one module, the eager training step, and the check of document weights."""
 
 from typing import Any
 
@@ -57,38 +57,6 @@ class EagerStep:
             self.average.update()
         found: Tensor = values.detach()
         return found
-
-
-class FiniteLossCheck:
-    """Add the losses of training steps, and check that they are finite. On a GPU, do this only every 64 steps."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.every = 1 if device.type == "cpu" else 64
-        self._waiting: list[tuple[int, Tensor]] = []
-
-    def add(self, step: int, values: Tensor) -> None:
-        """Store the losses of a training step."""
-        self._waiting.append((step, values))
-
-    def due(self) -> bool:
-        """Return True if it is time to check the stored losses with `take`."""
-        return len(self._waiting) >= self.every
-
-    def take(self) -> tuple[float, tuple[int, Tensor] | None]:
-        """Return the sum of the stored losses, and the first step that has a loss that is not finite (or None).
-
-        The first step is a pair: its number, and its losses. If there is such a step, the sum contains only the losses
-        of this step.
-        """
-        waiting, self._waiting = self._waiting, []
-        if not waiting:
-            return 0.0, None
-        every = torch.cat([values for _, values in waiting]).cpu().split([len(values) for _, values in waiting])
-        totals = [float(values.sum(dtype=torch.float64)) for values in every]
-        for (step, _), values, total in zip(waiting, every, totals, strict=True):
-            if not abs(total) < float("inf"):
-                return total, (step, values)
-        return sum(totals), None
 
 
 def checked_weights(weights: Any, data: Dataset, loss: TextLoss) -> Tensor | None:

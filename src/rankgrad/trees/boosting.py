@@ -107,7 +107,11 @@ class TreeTraining(Trainable):
         self.metric, self.higher_is_better = self.settings_json["metric"], self.judge.higher_is_better
         self.units, self.patience = spec.trees, spec.patience
         if spec.native is None:
-            self.objective = _objective(spec, self.weights)
+            options = {name: getattr(spec, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
+            self.objective = objective(spec.loss, spec.framework, **options)
+            if self.weights is not None and not self.objective.takes_weights:
+                got = f"be None for {self.objective.loss}, which takes no weights"
+                bad_value("sample_weight", got, "document weights")
             traits = self.objective.loss.traits
         else:
             traits = Traits(gain=framework_named(spec.framework).native[spec.native])
@@ -159,17 +163,13 @@ class TreeTraining(Trainable):
         if not self.growing:
             segment = number // self.size
             self.growth.begin(self.grown, segment)
-            self._seed(segment)
+            seed = seed_of(self.spec.seed, segment)  # of the loss
+            torch.manual_seed(seed)
+            if self.objective is not None:
+                self.objective.generator = np.random.default_rng(seed)
             self.growing = True
         # If no tree is added, a later round would not add a tree either.
         return {} if self.growth.grow(number) or not (number or self.before) else None
-
-    def _seed(self, segment: int) -> None:
-        """Set the random seed of the loss for a segment."""
-        seed = seed_of(self.spec.seed, segment)
-        torch.manual_seed(seed)
-        if self.objective is not None:
-            self.objective.generator = np.random.default_rng(seed)
 
     def validate(self) -> float | None:
         """Return the metric of the trees so far; see `Trainable.validate`."""
@@ -223,14 +223,6 @@ class TreeTraining(Trainable):
 def _has_nan(features: Any) -> bool:
     values = features.data if is_sparse(features) else features
     return bool(np.isnan(values.min(initial=0)))  # the minimum is NaN if a value is NaN; it needs no copy of the values
-
-
-def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:
-    options = {name: getattr(spec, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
-    made = objective(spec.loss, spec.framework, **options)
-    if weights is not None and not made.takes_weights:
-        bad_value("sample_weight", f"be None for {made.loss}, which takes no weights", "document weights")
-    return made
 
 
 def _derivatives(of_loss: TreeObjective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:

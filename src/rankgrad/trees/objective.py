@@ -14,7 +14,6 @@ from rankgrad import losses
 from rankgrad.errors import bad_value, one_of
 from rankgrad.losses.curvature import FlatProblem, size_of_gradient
 from rankgrad.losses.custom import as_loss
-from rankgrad.losses.from_text import TextLoss
 from rankgrad.losses.traits import Traits, traits_of
 from rankgrad.moved import renamed
 from rankgrad.run.objective import Batch
@@ -46,7 +45,8 @@ class TreeObjective:
         smooth: str | float | None = None,
         seed: int = 0,
     ) -> None:
-        self.loss, self.hessian, self.smooth = _loss(loss), hessian, smooth
+        self.loss, self.hessian, self.smooth = as_loss(loss), hessian, smooth
+        self.loss.only_joint("trees")
         self.takes_weights = self.loss.takes_weights
         if smooth is not None and not self.traits.targets:
             known = [name for name in losses.__all__ if traits_of(getattr(losses, name)).targets]
@@ -171,12 +171,6 @@ def objective(
     if smooth not in (None, DRAWN) and not (isinstance(smooth, int | float) and 0 <= smooth <= 1):
         bad_value("smooth", f"be None, {DRAWN!r} or a number from 0 to 1", repr(smooth))
     return framework_named(framework).objective(loss, hessian, loss_lr, smooth, seed)
-
-
-def _loss(loss: Any) -> TextLoss:
-    found = as_loss(loss)
-    found.only_joint("trees")
-    return found
 
 
 def as_float32(scores: Array, labels: Array) -> tuple[Array, Array]:

@@ -5,14 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
+from rankgrad.cli.setting_options import with_setting_options
 from rankgrad.cli.text import options
-from rankgrad.cli.text.setting_options import with_setting_options
 from rankgrad.errors import bad_value
+from rankgrad.settings.text import TextSettings
 
 LOSS = "listnet:targets=softmax"
 
 
-@with_setting_options(loss=LOSS)
+# --temperature is that of the teacher.
+@with_setting_options(TextSettings, {"temperature": "cosine_temperature"}, loss=LOSS)
 def distil(
     settings: dict[str, Any],
     out: options.RunFolder,

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
+from rankgrad.cli.setting_options import with_setting_options
 from rankgrad.cli.text import options
-from rankgrad.cli.text.setting_options import with_setting_options
+from rankgrad.settings.text import TextSettings
 
 
-@with_setting_options()
+@with_setting_options(TextSettings)
 def train(
     settings: dict[str, Any],
     out: options.RunFolder,

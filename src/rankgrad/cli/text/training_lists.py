@@ -180,5 +180,4 @@ class ListParts:
     @property
     def lists(self) -> dict[str, "Dataset"]:
         """Lists by part: train, validation, test."""
-        known = {"train": self.splits.train, "validation": self.splits.validation, "test": self.splits.test}
-        return {name: part for name, part in known.items() if part is not None}
+        return self.splits.parts()

@@ -37,7 +37,7 @@ def train_text_ranker(command: str, settings: dict[str, Any], given: "Mapping[st
     from rankgrad.cli.train import check_folder
     from rankgrad.models.registry import kind_of
     from rankgrad.run import NotFinite
-    from rankgrad.text.encoder_files import check_encoder
+    from rankgrad.settings.text import check_encoder
 
     out, resume, overwrite = given["out"], given["resume"], given["overwrite"]
     resumed = out if resume else None
