@@ -100,7 +100,7 @@ def test_a_recipe_for_texts_says_each_error_once():
     }  # fmt: skip
     with pytest.raises(ValueError, match="Small") as error:
         parse_recipe(raw, "Small")
-    assert str(error.value).splitlines()[1:] == [
+    assert sorted(str(error.value).splitlines()[1:]) == [
         "models.Text: encoder must be a folder or the name of a model on the Hugging Face hub; got ''",
         "models.Text: lr must be above 0 and finite; got 0",
     ]
