@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import AsJson, Device
 from rankgrad.cli.terminal_tables import TEXT_METRICS
 from rankgrad.cli.text import options
 from rankgrad.errors import bad_value
@@ -23,10 +24,10 @@ def evaluate(
     queries: options.Queries = None,
     qrels: options.Qrels = None,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
-    device: options.Device = "auto",
+    device: Device = "auto",
 ) -> None:
     """Measure runs as trec_eval does, and compare each run with the first: paired t-test, Holm's correction.
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import Device
 from rankgrad.cli.text import options
 from rankgrad.cli.text.first_stage import DEPTH
 from rankgrad.errors import bad_value
@@ -19,7 +20,7 @@ def rerank(
     queries: options.Queries = None,
     fuse: Annotated[bool, typer.Option("--fuse", help="Add the z-scores of the run and of the ranker.")] = False,
     tag: Annotated[str, typer.Option(help="Name of the written run.")] = "rankgrad",
-    device: options.Device = "auto",
+    device: Device = "auto",
 ) -> None:
     """Re-rank a run. The new run has the best --depth documents of each query.
 
