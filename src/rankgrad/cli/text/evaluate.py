@@ -99,7 +99,7 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     from rankgrad.cli.text.first_stage import DEPTH, first_stage
     from rankgrad.cli.text.scoring import score_in_blocks
     from rankgrad.cli.text.seen_queries import warn_if_seen
-    from rankgrad.cli.text.text_models import kept_embeddings, load_text_model
+    from rankgrad.cli.text.text_models import load_text_model
     from rankgrad.cli.text.training_lists import KEPT, TextLists
     from rankgrad.text import candidate_lists, to_run
 
@@ -111,4 +111,4 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     first = first_stage(folder, collection, lists.candidate_run if same else None, lists.depth or DEPTH)
     data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
     data = data.take(np.flatnonzero([str(query) in measured for query in data.qids.tolist()]))
-    return to_run(data, score_in_blocks(model, data, embeddings=kept_embeddings(folder, collection, model)))
+    return to_run(data, score_in_blocks(model, data, folder=folder))

@@ -35,7 +35,7 @@ def rerank(
     from rankgrad.cli.text.first_stage import first_stage, fused
     from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.cli.text.scoring import partial_file, score_in_blocks
-    from rankgrad.cli.text.text_models import kept_embeddings, load_text_model
+    from rankgrad.cli.text.text_models import load_text_model
     from rankgrad.metrics import write_run
     from rankgrad.text import candidate_lists, to_run
 
@@ -56,8 +56,7 @@ def rerank(
         data = candidate_lists(collection, first, depth=depth)
     try:
         with telling():
-            known = kept_embeddings(folder, collection, scorer)
-            found = to_run(data, score_in_blocks(scorer, data, out, known))
+            found = to_run(data, score_in_blocks(scorer, data, out, folder))
     except KeyboardInterrupt:
         if is_first():
             kept = partial_file(out).is_file()
