@@ -123,7 +123,7 @@ def test_lines_of_trees_where_there_is_no_terminal(capsys):
 def test_a_metric_may_be_an_object(framework):
     told = plan(framework, trees=5, metric=nDCG @ 5)
     model = boost(told, TRAIN, HELD)
-    text = boost(told._replace(metric="nDCG@5"), TRAIN, HELD)
+    text = boost(dataclasses.replace(told, metric="nDCG@5"), TRAIN, HELD)
     assert model.metrics == text.metrics
     assert model.settings["metric"] == "nDCG@5"
     assert model.content() == text.content()

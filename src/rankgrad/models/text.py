@@ -12,6 +12,7 @@ from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.run import Callback
 from rankgrad.run.checkpoint import LAST
+from rankgrad.settings.schema import Checked
 from rankgrad.settings.text import TextSettings
 from rankgrad.spec import spell
 from rankgrad.text.encoder_files import ENCODER, need_package
@@ -51,15 +52,26 @@ class TextKind(RankerKind):
         """Raise one error with all problems of the settings of a text ranker; see `RankerKind.check`.
 
         The folder of the encoder may be missing on this machine, because results of a recipe may be from another
-        machine. Only `fit` checks that the folder exists.
+        machine. Only `checked` and `fit` check that the folder exists.
 
         Args:
             settings: settings of `rankgrad.text.TextSettings`.
         """
+        self._settings(settings).check(files=False)
+
+    def checked(self, settings: Mapping[str, Any]) -> Checked:
+        """Check the settings of a text ranker, and return them for `fit`; see `RankerKind.checked`.
+
+        Args:
+            settings: settings of `rankgrad.text.TextSettings`.
+        """
+        return self._settings(settings).read()
+
+    def _settings(self, settings: Mapping[str, Any]) -> TextSettings:
         name, cutoff, options = spell("model", str(settings.get("model", self.name)))
         if cutoff is not None or options:
             bad_value("model", f"be {name}, without options (use settings)", repr(settings["model"]))
-        TextSettings.of(dict(settings)).check(files=False)
+        return TextSettings.of({"model": self.name, **settings})
 
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """Return options of the command line as settings of a text ranker, including `device`, and an empty note.
@@ -98,9 +110,10 @@ class TextKind(RankerKind):
             init_model: text model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = TextSettings.of(settings if isinstance(settings, TextSettings) else {"model": self.name, **settings})
+        given = {"model": self.name, **settings} if isinstance(settings, Mapping) else settings
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
-        return train_text(checked, train, validation, **options, init_model=cast(TextModel | None, init_model))
+        start = cast(TextModel | None, init_model)
+        return train_text(TextSettings.checked(given), train, validation, **options, init_model=start)
 
     def load(self, folder: Path, device: str = "cpu") -> TextModel:
         """Read a saved text model; see `RankerKind.load`.

@@ -97,9 +97,13 @@ class Settings(Schema):
     )
     # fmt: on
 
-    def preprocessing(self) -> "Preprocessing":
-        """Return the unfitted preprocessing of numerical features. A step for missing values is first, if needed."""
+    def preprocessing(self, parsed: "Preprocessing | None" = None) -> "Preprocessing":
+        """Return the unfitted preprocessing of numerical features. A step for missing values is first, if needed.
+
+        Args:
+            parsed: what the setting `preprocess` means; None to parse it.
+        """
         from rankgrad.data.preprocessing.pipeline import FillMissing, Preprocessing
 
-        steps = Preprocessing.parse(self.preprocess).steps
+        steps = (parsed or Preprocessing.parse(self.preprocess)).steps
         return Preprocessing(steps if self.missing == "error" else (FillMissing(self.missing), *steps))

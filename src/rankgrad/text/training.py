@@ -14,9 +14,9 @@ from rankgrad.data import Dataset
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_value
-from rankgrad.losses.custom import as_loss
 from rankgrad.run import Callback, NotFinite, run
 from rankgrad.run.loop import OneProcess, TrainingLoop
+from rankgrad.settings.schema import Checked
 from rankgrad.settings.text import TextSettings
 from rankgrad.text.collection import collection_of
 from rankgrad.text.list_sampling import training_steps
@@ -28,13 +28,12 @@ from rankgrad.training.checkpoint import run_id
 from rankgrad.training.devices import chosen_device
 from rankgrad.training.epochs import EpochTraining
 from rankgrad.training.objective import checked_weights
-from rankgrad.training.optimisers import check_optimiser
 
 Groups = list[dict[str, Any]]
 
 
 def train_text(
-    settings: TextSettings,
+    settings: TextSettings | Checked,
     data: Dataset,
     validation: Dataset | None = None,
     *,
@@ -59,12 +58,12 @@ def train_text(
         callbacks: functions that are called with the log row of each epoch; a true return value ends the training.
         init_model: trained text model of the same architecture. The training starts from the weights of this model.
     """
-    settings.check()
+    checked = TextSettings.checked(settings)
     collection_of(data)
-    texts = settings.to_json()
+    texts = checked.settings.to_json()
     validation = useful_validation(validation, texts["metric"])
     check_training_labels(data, texts["loss"], None if validation is None else texts["metric"])
-    training = TextTraining(settings, data, validation, init_model)
+    training = TextTraining(checked, data, validation, init_model)
     return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
 
@@ -104,10 +103,10 @@ class TextTraining(EpochTraining):
     kept: dict[str, Tensor] | None = None  # weights of the best epoch
 
     def __init__(
-        self, settings: TextSettings, data: Dataset, validation: Dataset | None, init_model: TextModel | None
+        self, checked: Checked, data: Dataset, validation: Dataset | None, init_model: TextModel | None
     ) -> None:
         validation = None if validation is None or not len(validation) else validation
-        super().__init__(settings, data, validation, OneProcess(chosen_device(settings.device)))
+        super().__init__(checked, data, validation, OneProcess(chosen_device(checked.settings.device)))
         self.init_model, self.device = init_model, self.processes.device
 
     def start(self, folder: Path | None, resume: bool) -> None:
@@ -128,12 +127,12 @@ class TextTraining(EpochTraining):
         self.network = network.to(device).use(collection_of(self.data))
         if settings.checkpointing:
             self.network.checkpoint_layers()
-        self.loss = as_loss(settings.loss).to(device)
+        self.loss = self.parts["loss"].to(device)
         self.weights = checked_weights(self.data.weights, self.data, self.loss)
         self.objective = NetworkWithLoss(self.network, self.loss)
-        kind, options = check_optimiser(settings.optimiser)
+        kind, options = self.parts["optimiser"]
         if device.type == "cuda" and kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            options |= {"fused": True}
+            options = {**options, "fused": True}
         self.optimiser = kind(parameter_groups(self.network, self.loss, settings), **options)
         self.optimisers = {"optimiser": self.optimiser}
         self.model = TextModel(self.network, self.settings_json, run=run_id(settings, self.data, init_hash))
@@ -208,7 +207,7 @@ class TextTraining(EpochTraining):
         with self.averaged():
             scores = self.model.score_lists(self.validation)
         self.network.use(collection_of(self.data))  # the validation lists may be of another collection
-        found = evaluate_lists(scores, self.validation, [self.settings.metric], bootstrap=0)
+        found = evaluate_lists(scores, self.validation, [self.parts["metric"]], bootstrap=0)
         values = found.values[self.metric]
         return found.means[self.metric] if np.isfinite(values).any() else math.nan
 

@@ -9,9 +9,9 @@ from torch import nn
 
 from rankgrad.data import Dataset
 from rankgrad.losses.from_text import TextLoss
-from rankgrad.metrics.custom import as_metric
 from rankgrad.run import Trainable
 from rankgrad.run.state import RunState
+from rankgrad.settings.schema import Checked
 from rankgrad.training.checkpoint import Checkpoint
 from rankgrad.training.optimisers import MovingAverage, plateau, schedule, set_rate
 
@@ -27,12 +27,13 @@ class EpochTraining(Trainable):
     checkpoint: Checkpoint | None = None
     resumed: bool = False  # True if the run continues from a checkpoint
 
-    def __init__(self, settings: Any, data: Dataset, validation: Dataset | None, processes: Any) -> None:
-        self.settings, self.data, self.validation, self.processes = settings, data, validation, processes
-        self.settings_json, metric = settings.to_json(), as_metric(settings.metric)
-        self.metric, self.higher_is_better = self.settings_json["metric"], metric.higher_is_better
+    def __init__(self, checked: Checked, data: Dataset, validation: Dataset | None, processes: Any) -> None:
+        self.settings, self.parts = settings, parts = checked.settings, checked.parts
+        self.data, self.validation, self.processes = data, validation, processes
+        self.settings_json = settings.to_json()
+        self.metric, self.higher_is_better = self.settings_json["metric"], parts["metric"].higher_is_better
         self.units, self.patience = settings.epochs, settings.patience
-        self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
+        self.rate = schedule(parts["schedule"], settings.epochs, settings.warmup)
         self.trackers = tuple(settings.trackers or ())
         self.state = RunState()
 
@@ -112,7 +113,7 @@ class EpochTraining(Trainable):
         """Begin a new epoch in `state`."""
         state = self.state
         state.epoch, state.step, state.loss, state.lists = state.epoch + 1, 0, 0.0, 0
-        state.plateau = plateau(self.settings.schedule, state.plateau, state.stale)
+        state.plateau = plateau(self.parts["schedule"], state.plateau, state.stale)
 
     def save(self) -> None:
         """Write the checkpoint, if the run has a folder."""

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.training_labels import check_training_labels, useful_validation
-from rankgrad.losses.custom import CustomLoss, as_loss
-from rankgrad.metrics.custom import as_metric
+from rankgrad.losses.custom import CustomLoss
 from rankgrad.rankers.custom import CustomRanker
 from rankgrad.run import Callback, NotFinite, run
 from rankgrad.run.loop import ADVICE, TrainingLoop
 from rankgrad.settings.neural import Settings
+from rankgrad.settings.schema import Checked
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.checkpoint import run_id
@@ -35,7 +35,7 @@ from rankgrad.training.warm_start import init_model_hash, warm_start
 
 
 def train(
-    settings: Settings,
+    settings: Settings | Checked,
     data: Dataset,
     validation: Dataset | None = None,
     *,
@@ -72,11 +72,11 @@ def train(
         >>> model.score(lists.test.features, lists.test.offsets).shape == lists.test.labels.shape
         True
     """
-    settings.check()
-    texts = settings.to_json()
+    checked = Settings.checked(settings)
+    texts = checked.settings.to_json()
     validation = useful_validation(validation, texts["metric"])
     check_training_labels(data, texts["loss"], None if validation is None else texts["metric"], weights)
-    training = NeuralTraining(settings, data, validation, weights, init_model)
+    training = NeuralTraining(checked, data, validation, weights, init_model)
     return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
 
@@ -88,9 +88,9 @@ class NeuralTraining(EpochTraining):
     validator: Validator | None = None
 
     def __init__(
-        self, settings: Settings, data: Dataset, validation: Dataset | None, weights: Any, init_model: Model | None
+        self, checked: Checked, data: Dataset, validation: Dataset | None, weights: Any, init_model: Model | None
     ) -> None:
-        super().__init__(settings, data, validation, start_fabric(settings))
+        super().__init__(checked, data, validation, start_fabric(checked.settings))
         self.fabric, self.weights, self.init_model = self.processes, weights, init_model
 
     def start(self, folder: Path | None, resume: bool) -> None:
@@ -101,6 +101,7 @@ class NeuralTraining(EpochTraining):
             resume: True to resume from the checkpoint in the folder, if there is one.
         """
         fabric, settings, init_model, data = self.fabric, self.settings, self.init_model, self.data
+        parts = self.parts
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
         self.folder = folder
         init_hash = None if init_model is None else init_model_hash(init_model)
@@ -109,15 +110,16 @@ class NeuralTraining(EpochTraining):
         if init_model is not None:
             self.data = data = recode(data, init_model.categories)
         torch.manual_seed(settings.seed)
-        self.steps = fitted_preprocessing(settings, data) if init_model is None else init_model.steps
-        self.ranker, self.loss = make_ranker(settings.model, data.matrix.shape[1], self.steps), as_loss(settings.loss)
+        steps = settings.preprocessing(parts["preprocess"])
+        self.steps = fitted_preprocessing(steps, data) if init_model is None else init_model.steps
+        self.ranker, self.loss = make_ranker(parts["model"], data.matrix.shape[1], self.steps), parts["loss"]
         if init_model is not None:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
         adapted = freeze_loss(self.loss) if self.loss.adapt != "joint" else {}
         self.objective = RankerWithLoss(self.ranker, self.loss)
         optimiser = make_optimiser(
-            settings.optimiser,
+            parts["optimiser"],
             self.ranker,
             self.loss,
             lr=settings.lr,
@@ -146,7 +148,7 @@ class NeuralTraining(EpochTraining):
         if self.validation is not None:
             lists = recode(self.validation, data.categories)
             options: dict[str, Any] = {"data_on": settings.data_on, "rank": rank, "world": world}
-            self.validator = Validator(lists, self.steps, settings.metric, device, **options)
+            self.validator = Validator(lists, self.steps, parts["metric"], device, **options)
         self.loss_check = FiniteLossCheck(device)
         name = run_id(settings, data, init_hash) if self.checkpoint is None else self.checkpoint.run
         self.model = Model(self.ranker, self.steps, self.settings_json, run=name)
@@ -177,7 +179,7 @@ class NeuralTraining(EpochTraining):
         heldout_schedule = HeldoutSchedule(**options, only=heldout)
         step = EagerStep(self.fabric, self.module, self.optimiser, settings.clip, self.average)
         lr = settings.loss_lr or settings.lr
-        goal = metric_goal(as_metric(settings.metric)) if self.loss.adapt == "metric" else None
+        goal = metric_goal(self.parts["metric"]) if self.loss.adapt == "metric" else None
         assert isinstance(self.objective, RankerWithLoss)
         found = HeldoutStep(step, self.objective, learned, self.source, heldout_schedule, lr=lr, goal=goal)
         self.optimisers["adapt"] = found.optimiser

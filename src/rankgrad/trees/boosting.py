@@ -27,6 +27,7 @@ from rankgrad.run import Callback, Trainable, run
 from rankgrad.run.checkpoint import LAST
 from rankgrad.run.loop import OneProcess, TrainingLoop
 from rankgrad.run.state import RunState
+from rankgrad.settings.schema import Checked
 from rankgrad.settings.trees import TreeSpec
 from rankgrad.tree_frameworks import FILES
 from rankgrad.trees.checkpoint import TreeCheckpoint, facts_of
@@ -34,13 +35,13 @@ from rankgrad.trees.frameworks import BoostingTask, GrownTrees, Weights, framewo
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import drops_trees, in_segments, seed_of
-from rankgrad.trees.validation import TreeValidator, validation_metric
+from rankgrad.trees.validation import TreeValidator
 
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
 
 
 def boost(
-    spec: TreeSpec,
+    settings: TreeSpec | Checked,
     data: Dataset,
     validation: Dataset | None,
     weights: Weights = None,
@@ -56,7 +57,7 @@ def boost(
     DART changes earlier trees with each new tree. So with DART, all trees are kept, and the run does not stop early.
 
     Args:
-        spec: settings of the run.
+        settings: settings of the run.
         data: training lists.
         validation: validation lists; the metric on these lists determines the number of trees and may stop the run
             early.
@@ -68,14 +69,17 @@ def boost(
             With False, show nothing.
         callbacks: functions that are called with a row of the history after each tree. A true return value ends the
             training.
-        init_model: model of the same framework, to which the run adds `spec.trees` trees.
+        init_model: model of the same framework, to which the run adds `trees` trees.
     """
+    with torch.random.fork_rng([]):  # a check of a loss may draw random numbers
+        checked = TreeSpec.checked(settings)
+    spec = checked.settings
     if init_model is not None:
         _check_init(init_model, spec, data)
-    validation = useful_validation(validation, validation_metric(spec.metric)[0])
-    metric = None if validation is None else validation_metric(spec.metric)[0]
+    validation = useful_validation(validation, spec.to_json()["metric"])
+    metric = None if validation is None else spec.to_json()["metric"]
     check_training_labels(data, loss_text(spec.loss), metric, weights)
-    training = TreeTraining(spec, data, validation, weights, init_model)
+    training = TreeTraining(checked, data, validation, weights, init_model)
     with _one_sentence(spec.framework):
         return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
@@ -103,14 +107,21 @@ class TreeTraining(Trainable):
     growing = False  # True inside a segment
 
     def __init__(
-        self, spec: TreeSpec, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
+        self,
+        checked: Checked,
+        data: Dataset,
+        validation: Dataset | None,
+        weights: Weights,
+        init_model: TreeModel | None,
     ) -> None:
-        self.spec, self.settings_json, self.init_model = spec, spec.to_json(), init_model
+        spec, parts = checked.settings, checked.parts
+        self.spec, self.parts, self.init_model = spec, parts, init_model
+        self.settings_json = spec.to_json()
         self.weights = data.weights if weights is None else weights
         self.data = data if init_model is None else recode(data, init_model.categories)
         self.validation = None if validation is None else recode(validation, self.data.categories)
-        self.metric, metric = validation_metric(spec.metric)
-        self.higher_is_better, self.units, self.patience = metric.higher_is_better, spec.trees, spec.patience
+        self.metric, self.higher_is_better = self.settings_json["metric"], parts["metric"].higher_is_better
+        self.units, self.patience = spec.trees, spec.patience
         self.segmented = in_segments(spec.params, spec.framework)
         self.keeps_last = drops_trees(spec.params)  # then fewer trees are another model than before
         self.size = SEGMENT if self.segmented else spec.trees
@@ -127,9 +138,9 @@ class TreeTraining(Trainable):
         spec, data, weights = self.spec, self.data, self.weights
         self.folder = folder
         if spec.native is None:
-            self.objective = _objective(spec, weights)
+            self.objective = _objective(spec, self.parts["loss"], weights)
         if self.validation is not None:
-            self.validator = TreeValidator(self.validation, spec.metric)
+            self.validator = TreeValidator(self.validation, self.parts["metric"])
         derivatives = None if self.objective is None else _derivatives(self.objective, data, weights)
         task = BoostingTask(
             data, self.validation, weights, spec.native, derivatives, spec.params, spec.seed, spec.threads
@@ -218,9 +229,9 @@ def _has_nan(features: Any) -> bool:
     return bool(np.isnan(values.min(initial=0)))  # the minimum is NaN if a value is NaN; it needs no copy of the values
 
 
-def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:
+def _objective(spec: TreeSpec, loss: Any, weights: Weights) -> TreeObjective:
     options = {name: getattr(spec, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
-    made = objective(spec.loss, spec.framework, **options)
+    made = objective(loss, spec.framework, **options)
     if weights is not None and not made.takes_weights:
         bad_value("sample_weight", f"be None for {made.loss}, which takes no weights", "document weights")
     return made

@@ -51,15 +51,14 @@ def train_text_ranker(
     from rankgrad.cli.train import check_folder
     from rankgrad.models.registry import kind_of
     from rankgrad.run import NotFinite
-    from rankgrad.text.encoder_files import check_encoder
 
     lists = _lists(given, out if resume else None)
     whole = _settings(settings, encoder, lists, out if resume else None)
     one_of("model", whole["model"], ("bi_encoder", "cross_encoder"))
     kind = kind_of(whole["model"])
+    checked: list[Any] = []
     together(
-        lambda: kind.check(whole),
-        lambda: check_encoder(whole["encoder"]),
+        lambda: checked.append(kind.checked(whole)),
         kind.check_installed,
         lambda: check_device(str(whole.get("device", "auto"))),
         lists.check,
@@ -67,7 +66,7 @@ def train_text_ranker(
     )
     try:
         with one_line(NotFinite), only_run(out):
-            _run(messages(as_json), kind, whole, lists, out, resume, overwrite, as_json)
+            _run(messages(as_json), kind, whole, checked[0], lists, out, resume, overwrite, as_json)
     except KeyboardInterrupt:
         if is_first():
             where = f"rankgrad text {command} --resume --out {shlex.quote(str(out))}"
@@ -139,6 +138,7 @@ def _run(
     console: "Console",
     kind: "RankerKind",
     settings: dict[str, Any],
+    checked: Any,
     lists: TextLists,
     out: Path,
     resume: bool,
@@ -182,7 +182,7 @@ def _run(
     console.print(f"training {kind.describe(settings)}", markup=False)
     progress = is_first() and not options.quiet
     with telling():
-        model = kind.fit(settings, train, parts.validation, out=out, resume=resume, progress=progress, init_model=start)
+        model = kind.fit(checked, train, parts.validation, out=out, resume=resume, progress=progress, init_model=start)
     write_json(out / RUN, record, seal=True)  # a resumed run may have more epochs
     result = _report(console, model, lists, parts, settings, out)
     if as_json:
