@@ -218,7 +218,7 @@ def test_missing_values_are_the_trees_own_business(framework):
         ),
         ({"eta": 0.3, "shrinkage_rate": 0.1}, "eta must be given only once; got eta=0.3 and shrinkage_rate=0.1"),
         ({"booster": "gblinear", "framework": "xgboost"}, "booster must be gbtree or dart; got booster='gblinear'"),
-        ({"smooth": 0.5}, "smooth must be None for losses other than softmax and listnet; got 0.5 for lambdarank"),
+        ({"smooth": 0.5}, "smooth must be None for losses other than listnet and softmax; got 0.5 for lambdarank"),
         ({"loss": "softmax", "smooth": 2}, "smooth must be None, 'drawn' or a number from 0 to 1; got 2"),
         ({"loss": "native:lambdarank", "smooth": 0.5}, "smooth must be None for a native objective; got 0.5"),
         ({"loss": "native:lambdarank", "loss_lr": 0.5}, "loss_lr must be None for a native objective; got 0.5"),

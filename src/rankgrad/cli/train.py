@@ -82,6 +82,7 @@ def train(
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
         missing = training_missing(missing, kind, settings, data)
+        data = kind.training_data(data, None if source is None else source.data)
         source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by, table.columns(), table.regroup)
         source = replace(source, sparse=sparse)
     elif source is not None:
@@ -223,7 +224,7 @@ def _run(
     as_json: bool,
 ) -> None:
     from rankgrad.atomic_files import write_json
-    from rankgrad.cli.data_source import telling
+    from rankgrad.cli.data_source import columns_text, telling
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.overwrite import remove_run
     from rankgrad.cli.shared_options import detail, options
@@ -236,7 +237,7 @@ def _run(
         if "test" in whole:
             warn_shared(whole["train"], whole["test"])
         parts = source.hold_out(whole)
-    if (columns := source.columns_text()) is not None:
+    if (columns := columns_text(whole["train"])) is not None:
         console.print(columns, markup=False)
     note = f", held out from train, because the data has no validation part (--holdout {source.holdout:g})"
     for name, part in parts.items():
@@ -279,12 +280,26 @@ def _run(
 
 def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> dict[str, Any]:
     """Evaluate the model of `rankgrad train` on the test lists, and print and return the result."""
-    from rankgrad.cli.terminal_tables import METRICS, print_metrics
+    from rankgrad.cli.terminal_tables import default_metrics, print_metrics
     from rankgrad.models.folder import write_metrics
 
+    found: dict[str, Any] = {"unit": model.unit, **print_history(console, model)}
+    if test is not None:
+        result = model.evaluate(test, default_metrics(test))
+        write_metrics(out, {**model.metrics, "test": result.means})
+        console.print(f"\non {len(test):,} test lists:")
+        print_metrics(result.rows(), result.notes(), console=console)
+        found["test"] = json.loads(result.to_json())
+    console.print(f"model: {out}", markup=False)
+    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
+    return found
+
+
+def print_history(console: "Console", model: "TrainedModel") -> dict[str, Any]:
+    """Print the best epoch or tree of a training and the learned parameters of the loss; return them for `--json`."""
     total, history = len(model.history), model.history
     seconds = sum(row.get("seconds", 0.0) + row.get("judge_seconds", 0.0) for row in history)
-    found: dict[str, Any] = {"unit": model.unit, "kept": model.kept, "trained": total, "seconds": round(seconds, 4)}
+    found: dict[str, Any] = {"kept": model.kept, "trained": total, "seconds": round(seconds, 4)}
     found |= {"validation": model.metrics.get("validation"), "loss": model.metrics.get("loss"), "test": None}
     best = "".join(f", {name} {value:.4f} on validation" for name, value in model.metrics.get("validation", {}).items())
     if total:
@@ -293,12 +308,4 @@ def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", o
     if learned := model.metrics.get("loss"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in learned.items())
         console.print(f"learned parameters of the loss: {values}", markup=False)
-    if test is not None:
-        result = model.evaluate(test, METRICS)
-        write_metrics(out, {**model.metrics, "test": result.means})
-        console.print(f"\non {len(test):,} test lists:")
-        print_metrics(result.rows(), result.notes(), console=console)
-        found["test"] = json.loads(result.to_json())
-    console.print(f"model: {out}", markup=False)
-    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
     return found

@@ -58,7 +58,9 @@ class Blend(RowRanker):
     def _takes_nan(self) -> bool:  # type: ignore[override]
         return all(_takes_nan(ranker) for ranker in self.rankers)
 
-    def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
+    def fit(
+        self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None, list_id: Any = None
+    ) -> "Blend":
         """Fit the weights of a blend on labelled lists. The rankers do not change. For arguments, see `Ranker.fit`."""
         loss = check_blend_loss(self.loss, self.even)
         if not self.rankers:
@@ -70,7 +72,7 @@ class Blend(RowRanker):
             each.feature_names_in_ for each in self.rankers if getattr(each, "feature_names_in_", None) is not None
         ]
         X = in_order_of(X, names[0] if names else None)
-        data, rows = super()._lists(X, y, qid, group, reset=True)
+        data, rows = super()._lists(X, y, qid, group, list_id, reset=True)
         data = _with_caller(data, X, rows)
         weights = None
         if sample_weight is not None:

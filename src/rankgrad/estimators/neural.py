@@ -98,10 +98,12 @@ class Ranker(RowRanker):
         *,
         qid: Any = None,
         group: Any = None,
+        list_id: Any = None,
         sample_weight: Any = None,
         eval_set: Any = None,
         eval_qid: Any = None,
         eval_group: Any = None,
+        eval_list_id: Any = None,
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
         resume: bool = False,
@@ -116,10 +118,13 @@ class Ranker(RowRanker):
             y: labels, `(rows,)`, at least 0.
             qid: query id of each row; the rows may be in any order. Exactly one of `qid` and `group` must be given.
             group: number of rows of each list; the rows of a list must be adjacent.
+            list_id: list id of each row, next to `qid`, if queries have several lists, such as sessions. A query is
+                never split between training and held-out lists.
             sample_weight: weights of the rows, `(rows,)`, for losses that take weights.
             eval_set: validation rows `(X, y)`, which select the best epoch and may stop the training early. Only the
                 first pair is used if `eval_set` is a list of pairs.
-            eval_qid, eval_group: `qid` or `group` of the validation rows; one entry per pair if `eval_set` is a list.
+            eval_qid, eval_group, eval_list_id: `qid`, `group` or `list_id` of the validation rows; one entry per pair
+                if `eval_set` is a list.
             callbacks: functions that are called with the row of `history_` after each epoch; if a function returns a
                 true value, the training ends.
             init_model: fitted ranker. Training starts from the weights of this ranker. The preprocessing of this ranker
@@ -134,11 +139,11 @@ class Ranker(RowRanker):
             check_is_fitted(init_model)
             init_model = init_model.model_
         self.__dict__.pop("model_", None)  # after an error below, nothing of an earlier fit remains
-        data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
+        data, rows = self._lists(X, y, qid, group, list_id, reset=True, init_model=init_model)
         data = with_weights(data, sample_weight, rows)
         if data.weights is not None and not (loss := checked.parts["loss"]).takes_weights:
             bad_value("sample_weight", f"be None for {loss}, which takes no weights", "weights")
-        validation = self._validation(eval_set, eval_qid, eval_group)
+        validation = self._validation(eval_set, eval_qid, eval_group, eval_list_id)
         if validation is None:
             data, validation = hold_out_rows(data, self.holdout, checked.settings.seed)
         run: dict[str, Any] = {"out": self.out, "resume": resume, "progress": bool(self.verbose)}

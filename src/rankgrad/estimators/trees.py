@@ -111,10 +111,12 @@ class TreeRanker(RowRanker):
         *,
         qid: Any = None,
         group: Any = None,
+        list_id: Any = None,
         sample_weight: Any = None,
         eval_set: Any = None,
         eval_qid: Any = None,
         eval_group: Any = None,
+        eval_list_id: Any = None,
         init_model: Any = None,
         callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
@@ -122,10 +124,10 @@ class TreeRanker(RowRanker):
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`. X may be a sparse matrix of SciPy. NaN is a missing value.
-            qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
+            qid, group, list_id: query id per row, length of each list, list id per row, as in `rankgrad.Ranker.fit`.
             sample_weight: weights `(rows,)`, for losses that take weights.
-            eval_set, eval_qid, eval_group: validation lists, as in `rankgrad.Ranker.fit`. The metric on these lists
-                determines the number of trees.
+            eval_set, eval_qid, eval_group, eval_list_id: validation lists, as in `rankgrad.Ranker.fit`. The metric on
+                these lists determines the number of trees.
             init_model: fitted `TreeRanker` of the same framework, its `model_`, or anything that
                 `TreeModel.from_booster` accepts. `fit` adds `trees` trees to this model.
             callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
@@ -139,9 +141,9 @@ class TreeRanker(RowRanker):
         if init_model is not None and not isinstance(init_model, TreeModel):
             init_model = TreeModel.from_booster(init_model)
         self.__dict__.pop("model_", None)
-        data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
+        data, rows = self._lists(X, y, qid, group, list_id, reset=True, init_model=init_model)
         data = with_weights(data, sample_weight, rows)
-        validation = self._validation(eval_set, eval_qid, eval_group)
+        validation = self._validation(eval_set, eval_qid, eval_group, eval_list_id)
         if validation is None:
             data, validation = hold_out_rows(data, self.holdout, spec.seed)
             if validation is not None and init_model is not None and not init_model.settings:

@@ -9,6 +9,7 @@ from torch import Tensor
 from rankgrad.errors import bad_type
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.metric_formula import MetricFormula, formula
+from rankgrad.losses.traits import ORDER, Traits
 from rankgrad.metrics import Metric, parse_metric
 from rankgrad.metrics.metric import KINDS
 from rankgrad.relax import Relaxation
@@ -66,6 +67,12 @@ class relaxed:
         if not isinstance(self.relaxation, Relaxation):
             must = "be an operator such as rankgrad.relax.neural_sort()"
             bad_type("relaxation", must, type(self.relaxation).__name__)
+
+    @property
+    def traits(self) -> Traits:
+        """Traits of the relaxed metric."""
+        gain = self._formula.exp_gain
+        return Traits(ORDER, gain=gain) if self.metric.name == "OPA" else Traits(gain=gain)
 
     def __call__(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"

@@ -52,6 +52,7 @@ class NeuralKind(RankerKind):
     shares_settings = True
     elsewhere = MappingProxyType({"seed": "`seeds`", "metric": "`choose`"})
     defaults = MappingProxyType(Settings().to_json())
+    run_files = (LAST, WEIGHTS)
 
     @property
     def models(self) -> Sequence[str]:
@@ -190,23 +191,6 @@ class NeuralKind(RankerKind):
         others = {key: value for key, value in draw.items() if not key.startswith(_OPTION)}
         return {**settings, **others, "model": write(name, options={**options, **of_model})}
 
-    def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings of a neural ranker with this device.
-
-        Args:
-            settings: settings to start from.
-            device: `"auto"`, `"cpu"` or `"cuda"`.
-        """
-        return {**settings, "device": device}
-
-    def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training of a network with a fixed number of epochs.
-
-        Args:
-            units: number of epochs.
-        """
-        return {"epochs": units, "patience": None}
-
     def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
         """Estimate the memory to train a network: preprocessed copies of the lists, and activations of a batch.
 
@@ -219,22 +203,6 @@ class NeuralKind(RankerKind):
         copies = 12 * documents * features
         batch = min(int(settings.get("batch_size", Settings.batch_size)) * longest, documents)
         return copies + 4 * 4_000 * batch  # about 4,000 numbers per document: activations and their gradients
-
-    def has_run(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint or weights of a network.
-
-        Args:
-            folder: folder to check.
-        """
-        return (folder / LAST).exists() or (folder / WEIGHTS).exists()
-
-    def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint of a network.
-
-        Args:
-            folder: folder to check.
-        """
-        return (folder / LAST).is_file()
 
 
 _train = train

@@ -8,16 +8,18 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from rankgrad.data import Dataset
+from rankgrad.data.loading import text_source
 from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
-from rankgrad.run import Callback
+from rankgrad.run import Callback, run
 from rankgrad.run.checkpoint import LAST
 from rankgrad.settings.schema import Checked
 from rankgrad.settings.text import TextSettings
 from rankgrad.spec import spell
+from rankgrad.text.collection import collection_of
 from rankgrad.text.encoder_files import ENCODER, need_package
 from rankgrad.text.model import KIND, TextModel
-from rankgrad.text.training import train_text
+from rankgrad.text.training import TextTraining
 
 _ABOUT = {
     "bi_encoder": "Encoder that maps query and document to vectors, for text data sets; the score is the cosine",
@@ -39,6 +41,7 @@ class TextKind(RankerKind):
     rate = "lr"
     settings = TextSettings.names()
     elsewhere = MappingProxyType({"seed": "`seeds`", "metric": "`choose`"})
+    run_files = (LAST, ENCODER)
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -73,17 +76,25 @@ class TextKind(RankerKind):
             bad_value("model", f"be {name}, without options (use settings)", repr(settings["model"]))
         return TextSettings.of({"model": self.name, **settings})
 
-    def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return options of the command line as settings of a text ranker, including `device`, and an empty note.
-
-        Args:
-            given: options of the command line and their values, by name.
-        """
-        return dict(given), ""
-
     def check_installed(self) -> None:
         """Raise an `ImportError` that shows how to install `transformers`."""
         need_package("transformers", "a text ranker")
+
+    def training_data(self, data: str, begun: str | None = None) -> str:
+        """Return the spec of a text data set whose training lists also contain the relevant documents that BM25 missed.
+
+        A resumed run keeps its lists: version 0.2 did not add these documents.
+
+        Args:
+            data: spec of a text data set; any other name is not changed.
+            begun: spec of the data of a run that is resumed; None for a new run.
+        """
+        try:
+            source, then = text_source(data), None if begun is None else text_source(begun)
+        except ValueError:  # the check of the data raises the error
+            return data
+        add = True if begun is None else then and then.add_relevant
+        return data if source is None or source.add_relevant is not None else source.spec(add_relevant=add)
 
     def fit(
         self,
@@ -97,7 +108,7 @@ class TextKind(RankerKind):
         init_model: TrainedModel | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> TextModel:
-        """Train an encoder with `rankgrad.text.training.train_text`; see `RankerKind.fit`.
+        """Train an encoder; see `RankerKind.fit`. On a CPU, a resumed run has the weights of an uninterrupted run.
 
         Args:
             settings: settings of `rankgrad.text.TextSettings`.
@@ -111,9 +122,10 @@ class TextKind(RankerKind):
             callbacks: functions that are called with the log row of each epoch.
         """
         given = {"model": self.name, **settings} if isinstance(settings, Mapping) else settings
-        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
-        start = cast(TextModel | None, init_model)
-        return train_text(TextSettings.checked(given), train, validation, **options, init_model=start)
+        checked = TextSettings.checked(given)
+        collection_of(train)
+        training = TextTraining(checked, train, validation, cast(TextModel | None, init_model))
+        return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
     def load(self, folder: Path, device: str = "cpu") -> TextModel:
         """Read a saved text model; see `RankerKind.load`.
@@ -131,39 +143,6 @@ class TextKind(RankerKind):
             settings: settings with fixed values, which are not searched.
         """
         return {name: values for name, values in TextSettings.space().items() if name not in settings}
-
-    def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings of a text ranker with this device.
-
-        Args:
-            settings: settings to start from.
-            device: `"auto"`, `"cpu"` or `"cuda"`.
-        """
-        return {**settings, "device": device}
-
-    def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training of an encoder with a fixed number of epochs.
-
-        Args:
-            units: number of epochs.
-        """
-        return {"epochs": units, "patience": None}
-
-    def has_run(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint or an encoder.
-
-        Args:
-            folder: folder to check.
-        """
-        return (folder / LAST).exists() or (folder / ENCODER).exists()
-
-    def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint of a text ranker.
-
-        Args:
-            folder: folder to check.
-        """
-        return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """Return the version of `transformers`.

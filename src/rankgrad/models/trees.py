@@ -215,16 +215,6 @@ class TreeKind(RankerKind):
         """
         return self.resumes(folder) or (folder / FILES[self.name]).exists()
 
-    def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint of trees.
-
-        Args:
-            folder: folder to check.
-        """
-        from rankgrad.run.checkpoint import LAST
-
-        return (folder / LAST).is_file()
-
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """Return the version of the framework from the imported module; the package may have the name `xgboost-cpu`.
 

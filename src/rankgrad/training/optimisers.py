@@ -2,12 +2,13 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rankgrad.atomic_files import under
 from rankgrad.errors import bad_value, one_of
 from rankgrad.option_checks import LARGEST, fit_options
 from rankgrad.spec import known_options, no_cutoff, show, spell
@@ -104,36 +105,35 @@ def check_schedule(text: Any) -> tuple[str, dict[str, float]]:
     return name, {**SCHEDULES[name], **options}
 
 
-def schedule(spec: Any, epochs: int, warmup: float) -> Callable[[float, float], float]:
-    """Return a learning rate schedule: a function that computes a factor of the learning rate.
-
-    The arguments of the function are the time in epochs and the plateau factor.
+class Schedule:
+    """A learning rate schedule, which computes a factor of the learning rate.
 
     Example:
-        >>> rate = schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
-        >>> [round(rate(time, 1.0), 3) for time in (0.25, 1.5, 3.5)]
+        >>> rate = Schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
+        >>> [round(rate.factor(time), 3) for time in (0.25, 1.5, 3.5)]
         [0.25, 1.0, 0.1]
     """
-    name, options = check_schedule(spec)
 
-    def factor(time: float, plateau: float) -> float:
+    def __init__(self, spec: Any, epochs: int, warmup: float) -> None:
+        self.name, self.options = check_schedule(spec)
+        self.epochs, self.warmup = epochs, warmup
+
+    def factor(self, time: float, plateau: float = 1.0) -> float:
+        """Return the factor at a time in epochs. `plateau` is the factor that `lowered` returned last."""
+        warmup, options = self.warmup, self.options
         rise = min(1.0, time / warmup) if warmup else 1.0
-        if name == "cosine":
-            share = min(1.0, max(0.0, time - warmup) / max(epochs - warmup, 1e-9))
+        if self.name == "cosine":
+            share = min(1.0, max(0.0, time - warmup) / max(self.epochs - warmup, 1e-9))
             return rise * (options["end"] + (1 - options["end"]) * (1 + math.cos(math.pi * share)) / 2)
-        if name == "step":
+        if self.name == "step":
             return rise * options["factor"] ** math.floor(time / options["every"])
         return rise * plateau
 
-    return factor
-
-
-def plateau(spec: Any, factor: float, stale: int) -> float:
-    """Return the new plateau factor of the learning rate after `stale` consecutive epochs without a better metric."""
-    name, options = check_schedule(spec)
-    if name != "plateau" or stale == 0 or stale % (int(options["patience"]) + 1):
-        return factor
-    return factor * options["factor"]
+    def lowered(self, plateau: float, stale: int) -> float:
+        """Return the new plateau factor after `stale` consecutive epochs without a better metric."""
+        if self.name != "plateau" or stale == 0 or stale % (int(self.options["patience"]) + 1):
+            return plateau
+        return plateau * self.options["factor"]
 
 
 class MovingAverage:
@@ -172,8 +172,7 @@ def load_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> 
     """Restore the state of an optimiser from the tensors that `state_tensors` yields."""
     known: set[frozenset[str]] = set()
     for number, parameter in _numbered(optimiser):
-        prefix = f"{number}."
-        stored = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        stored = under(f"{number}.", tensors)
         # Step counters are on the CPU, unless the step is part of a CUDA graph.
         counters = parameter.device if optimiser.defaults.get("capturable") else torch.device("cpu")
         known |= {frozenset(stored)} if stored else set()

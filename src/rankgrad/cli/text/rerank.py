@@ -5,20 +5,21 @@ from typing import Annotated
 
 import typer
 
+from rankgrad.cli.text import options
 from rankgrad.cli.text.first_stage import DEPTH
 from rankgrad.errors import bad_value
 
 
 def rerank(
     model: Annotated[str, typer.Argument(help="Folder of a text ranker, or name of a pretrained ranker.")],
-    index: Annotated[Path, typer.Argument(help="Index folder, written by `rankgrad text index`.")],
+    index: options.Index,
     out: Annotated[Path, typer.Option(help="TREC run to write.", show_default=False)],
     run: Annotated[Path | None, typer.Option(help="TREC run to re-rank (default: BM25).")] = None,
     depth: Annotated[int, typer.Option(help="Number of documents per query.")] = DEPTH,
-    queries: Annotated[Path | None, typer.Option(help="File of queries (default: those of the index).")] = None,
+    queries: options.Queries = None,
     fuse: Annotated[bool, typer.Option("--fuse", help="Add the z-scores of the run and of the ranker.")] = False,
     tag: Annotated[str, typer.Option(help="Name of the written run.")] = "rankgrad",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Re-rank a run. The new run has the best --depth documents of each query.
 

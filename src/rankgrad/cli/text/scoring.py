@@ -47,12 +47,15 @@ def score_in_blocks(
         with Progress("encoding", every=10) as progress:
             return model.score_lists(data, lambda done, count: progress.at("blocks of documents encoded", done, count))
     ranges = [*list_ranges(data.offsets, PAIRS)]
-    path, done = None if out is None or len(ranges) == 1 else partial_file(out), []
+    path = None if out is None or len(ranges) == 1 else partial_file(out)
+    lines: list[dict[str, Any]] = []
+    done: list[list[float]] = []
     if path is not None:
         identity = _identity(model, data)
-        done = _complete_blocks(path, identity, [int(data.offsets[b] - data.offsets[a]) for a, b in ranges])
+        lines = _complete_lines(path, identity, [int(data.offsets[b] - data.offsets[a]) for a, b in ranges])
+        done = [line["scores"] for line in lines[1:]]
         with writing(path) as file:
-            file.write("".join(json.dumps(each) + "\n" for each in [identity, *done]).encode())
+            file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
     if done:
         messages(True).print(f"resuming: {len(done)} of {len(ranges)} blocks of lists are scored", markup=False)
     scores = np.empty(len(data.labels), dtype=np.float32)
@@ -64,8 +67,9 @@ def score_in_blocks(
                 continue
             scores[rows] = model.score_lists(data.take(np.arange(first, last)))
             if path is not None:
-                with path.open("a", encoding="utf-8") as lines:
-                    lines.write(json.dumps(scores[rows].tolist()) + "\n")
+                lines.append(_block(lines[-1], scores[rows].tolist()))
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(lines[-1]) + "\n")
             progress.at("blocks of lists scored", number + 1, len(ranges))
     return scores
 
@@ -103,20 +107,30 @@ def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:
     return {"model": fingerprint([model.weights_hash(), settings]), "lists": lists, "texts": texts}
 
 
-def _complete_blocks(path: Path, identity: dict[str, str], sizes: list[int]) -> list[list[float]]:
-    """Return the scores of complete blocks. Scores of another model or of other lists are not used."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-    found: list[Any] = []
-    for line in lines:
+def _block(before: dict[str, Any], scores: list[float]) -> dict[str, Any]:
+    """Return the line of a block, with a hash of its scores and of the line before."""
+    from rankgrad.atomic_files import hash_of
+
+    return {"scores": scores, "sha256": hash_of(json.dumps([before.get("sha256", before), scores]).encode())}
+
+
+def _complete_lines(path: Path, identity: dict[str, str], sizes: list[int]) -> list[dict[str, Any]]:
+    """Return the identity, and the lines of complete blocks. Scores that are damaged, of another model or of other
+    lists are not used; the last line may be incomplete, and blocks of version 0.2 had no hash.
+    """
+    try:
+        first, *found = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [""]
+        if json.loads(first or "null") != identity:
+            return [identity]
+    except ValueError:
+        return [identity]
+    lines: list[dict[str, Any]] = [identity]
+    for text, size in zip(found, sizes, strict=False):
         try:
-            found.append(json.loads(line) if line.endswith("\n") else None)  # the last line may be incomplete
-        except ValueError:
-            found.append(None)
-    if not found or found[0] != identity:
-        return []
-    blocks = []
-    for block, size in zip(found[1:], sizes, strict=False):
-        if not isinstance(block, list) or len(block) != size:
+            scores = json.loads(text)["scores"]
+            if len(scores) != size or json.dumps(_block(lines[-1], scores)) != text:
+                break
+        except (ValueError, TypeError, KeyError):
             break
-        blocks.append(block)
-    return blocks
+        lines.append(_block(lines[-1], scores))
+    return lines

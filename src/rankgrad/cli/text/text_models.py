@@ -111,7 +111,7 @@ def embeddings_of(folder: "IndexFolder", collection: "Collection", ranker: "BiEn
     if found is None:
         found = _encoded(collection, ranker)
         if keep:
-            with writing(_embeddings_path(folder, collection, ranker.fitted())) as file:
+            with writing(_embeddings_path(folder.path, collection, ranker.fitted())) as file:
                 np.save(file, found, allow_pickle=False)
                 file.write(_digest(found))  # NumPy ignores what follows an array
     return found
@@ -124,7 +124,7 @@ def kept_embeddings(folder: "IndexFolder", collection: "Collection", model: "Tex
 
     if not (folder.path / EMBEDDINGS).is_dir():
         return None
-    path = _embeddings_path(folder, collection, model)
+    path = _embeddings_path(folder.path, collection, model)
     return _read_embeddings(path, len(collection.documents)) if path.is_file() else None
 
 
@@ -171,20 +171,15 @@ def _encoded(collection: "Collection", ranker: "BiEncoderRanker") -> "NDArray[An
     return np.concatenate(parts)
 
 
-def _embeddings_path(folder: "IndexFolder", collection: "Collection", model: "TextModel") -> Path:
-    from rankgrad.cli.text.index_folder import EMBEDDINGS
-
-    return folder.path / EMBEDDINGS / f"{_key(collection, model)}.npy"
-
-
-def _key(collection: "Collection", model: "TextModel") -> str:
-    """Return the name of the file with the embeddings of these documents by this encoder."""
-    from rankgrad.cli.text.index_folder import fingerprint
+def _embeddings_path(folder: Path, collection: "Collection", model: "TextModel") -> Path:
+    """Return the file in an index folder with the embeddings of these documents by this encoder."""
+    from rankgrad.cli.text.index_folder import EMBEDDINGS, fingerprint
     from rankgrad.text import TextSettings
 
     settings = TextSettings.of(model.settings)
     options = [str(getattr(settings, name)) for name in ("max_length", "passages", "max_document")]
-    return fingerprint([model.weights_hash(), *options, collection.documents.content_hash])
+    key = fingerprint([model.weights_hash(), *options, collection.documents.content_hash])
+    return folder / EMBEDDINGS / f"{key}.npy"
 
 
 def _classifies(name: str) -> bool:
