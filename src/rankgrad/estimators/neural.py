@@ -33,9 +33,10 @@ class Ranker(RowRanker):
     """Fit a neural ranker on rows with query ids, and predict one score per row.
 
     Args:
-        model, loss, metric: specs, `name[@k][:key=value,...]` (`rankgrad list` prints the names), or custom objects:
-            for `model` a network, for `loss` a function or module, for `metric` a function of the scores and labels of
-            a list. `fit` copies the objects.
+        model: ranker: a spec, `name[:key=value,...]`, of a network (mlp, linear, context_aware, attsets, attention_mil,
+            dasalc) or of a preset, or a custom network. `fit` copies it, and also custom losses and metrics.
+        loss: spec of a loss, `name[@k][:key=value,...]`, or a function or module.
+        metric: validation metric, which selects the epoch: a spec, or a function of the scores and labels of a list.
         categorical: names or positions of categorical columns, which may contain text. Columns of a categorical data
             type need not be listed. Each category has a trained vector. A category that does not occur in the training
             data is treated as a missing value.

@@ -45,7 +45,7 @@ class Settings(Schema):
     )
     loss: Part = setting("lambdaloss", "loss, see `rankgrad list losses`", reads=AS_LOSS, writes=LOSS_TEXT, shown=True)
     preprocess: str = setting(
-        "standardise", "preprocessing steps, such as log1p,standardise or quantile; none for no step", shown=True,
+        "standardise", "steps, such as log1p, quantile, clip=10, standardise_per_query or none", shown=True,
         reads="rankgrad.data.preprocessing:Preprocessing.parse",
         search=["standardise", "log1p,standardise", "quantile"],
     )
