@@ -111,7 +111,6 @@ def test_settings_as_text_are_those_of_the_ranker(framework):
     text = f"{framework}:{','.join(f'{name}={value}' for name, value in given.items())}"
     made = spelled_settings({"model": text, "loss": "softmax", "trees": 7})
     assert checked_trees(made).settings == TreeRanker(framework, "softmax", trees=7, **given).plan()
-    assert checked_trees({}).settings == TreeRanker().plan()  # the same defaults
     with pytest.raises(ValueError, match="max_bin must be given only once, but model also has max_bin=63; got 15"):
         checked_trees(spelled_settings({"model": f"{framework}:max_bin=63", "max_bin": 15}))
     with pytest.raises(ValueError, match="model must have no cutoff"):
