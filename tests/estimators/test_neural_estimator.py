@@ -29,7 +29,6 @@ from rankgrad.training import Model, Settings, SettingsError, train
 from rankgrad.trees import TreeRanker
 
 
-
 def made(lists=15, features=4, seed=0):
     """Scattered rows of lists of 2 to 8 documents, labels from the features."""
     rng = np.random.default_rng(seed)
