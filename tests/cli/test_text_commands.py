@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -577,16 +577,6 @@ def test_a_missing_package_is_one_sentence(package, words, made, tmp_path, monke
     told = complaint(*command, "--out", tmp_path / "a")
     assert told.startswith(words)
     assert told.endswith("pip install 'rankgrad[text]'")
-
-
-def test_every_setting_is_an_option_with_its_default():
-    for command in ("train", "distil"):
-        options = {parameter.name: parameter for parameter in OPTIONS[command].params}
-        for field in fields(TextSettings):
-            name = "cosine_temperature" if (command, field.name) == ("distil", "temperature") else field.name
-            default = "none" if field.default in (None, ()) else str(field.default)
-            default = "listnet:targets=softmax" if (command, name) == ("distil", "loss") else default
-            assert name == "encoder" or options[name].help.endswith(f"({default})"), name
 
 
 @pytest.mark.parametrize("command", COMMANDS)

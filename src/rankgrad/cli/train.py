@@ -87,14 +87,14 @@ def train(
         source = replace(source, sparse=sparse)
     elif source is not None:
         source = replace(source, cache=cache)
-    _check(kind, settings, source, out, resume, overwrite, data is not None, init_model)
+    checked = _check(kind, settings, source, out, resume, overwrite, data is not None, init_model)
     assert source is not None
     if added:
         console.print(added, markup=False)
     try:
         with one_line(NotFinite), only_run(out):
             check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
-            _run(console, kind, settings, source, out, resume, overwrite, init_model, as_json)
+            _run(console, kind, settings, checked, source, out, resume, overwrite, init_model, as_json)
     except KeyboardInterrupt:
         if is_first():
             typer.echo(f"\nStopped. {_how_to_resume(kind, out, settings, source, init_model)}", err=True)
@@ -157,8 +157,11 @@ def _check(
     overwrite: bool,
     given: bool,
     init_model: Path | None,
-) -> None:
-    """Check the options of `rankgrad train`: raise one error with all problems, before any data is read."""
+) -> Any:
+    """Check the options of `rankgrad train`: raise one error with all problems, before any data is read.
+
+    Return the checked settings, for `RankerKind.fit`.
+    """
     from rankgrad.cli.argument_checks import check_device, together
     from rankgrad.cli.data_source import KEPT
     from rankgrad.models.registry import saved_kind
@@ -169,14 +172,16 @@ def _check(
             bad_value("data", f"be given{why}", None)
         source.check(None if given else out)
 
+    checked: list[Any] = []
     together(
-        lambda: kind.check(settings),
+        lambda: checked.append(kind.checked(settings)),
         kind.check_installed,
         lambda: check_device(str(settings.get("device", "auto"))),
         named,
         lambda: check_folder(kind, out, resume, overwrite),
         lambda: None if init_model is None else saved_kind(init_model),
     )
+    return checked[0]
 
 
 def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
@@ -210,6 +215,7 @@ def _run(
     console: "Console",
     kind: "RankerKind",
     settings: dict[str, Any],
+    checked: Any,
     source: "DataSource",
     out: Path,
     resume: bool,
@@ -259,7 +265,7 @@ def _run(
         total = record["settings"].get(kind.length or "")
         fitting |= {"progress": None, "callbacks": [lambda row: detail(row_text(row, kind.unit, total))]}
     with telling():
-        model = kind.fit(settings, parts["train"], parts.get("validation"), **fitting)
+        model = kind.fit(checked, parts["train"], parts.get("validation"), **fitting)
     if is_first():
         if resumed:  # `fit` has checked that the run has the same data
             source.keep(out)

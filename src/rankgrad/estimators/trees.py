@@ -18,7 +18,7 @@ from rankgrad.settings.schema import documented, store
 from rankgrad.settings.trees import TreeSpec
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.parameters import own_names
-from rankgrad.trees.settings import tree_spec
+from rankgrad.trees.settings import checked_trees
 
 _Parameters = ParamSpec("_Parameters")
 
@@ -133,7 +133,8 @@ class TreeRanker(RowRanker):
             callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
                 training.
         """
-        spec = self.plan()
+        checked = checked_trees(self.get_params(deep=False))
+        spec = checked.settings
         if isinstance(init_model, TreeRanker):
             check_is_fitted(init_model)
             init_model = init_model.model_
@@ -151,7 +152,7 @@ class TreeRanker(RowRanker):
                 )
                 warn_caller(f"{told}: give eval_set, or " + name_settings("set {holdout=0} to add all trees"))
         run: dict[str, Any] = {"progress": False, "callbacks": callbacks, "init_model": init_model}
-        self._take(cast(TreeModel, kind_named(spec.framework).fit(spec, data, validation, **run)))
+        self._take(cast(TreeModel, kind_named(spec.framework).fit(checked, data, validation, **run)))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -215,7 +216,8 @@ class TreeRanker(RowRanker):
 
     def plan(self) -> TreeSpec:
         """Check the settings, and return them as a `TreeSpec`."""
-        return tree_spec(self.get_params(deep=False))
+        spec: TreeSpec = checked_trees(self.get_params(deep=False)).settings
+        return spec
 
 
 SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]

@@ -14,8 +14,8 @@ from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
 from rankgrad.run import Callback
 from rankgrad.run.checkpoint import LAST
-from rankgrad.settings.schema import SettingsError
-from rankgrad.spec import spell, write
+from rankgrad.settings.schema import Checked, SettingsError
+from rankgrad.spec import spec_name, spell, write
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.model import WEIGHTS
 
@@ -69,6 +69,14 @@ class NeuralKind(RankerKind):
         Args:
             settings: settings of `rankgrad.training.Settings`.
         """
+        self.checked(settings)
+
+    def checked(self, settings: Mapping[str, Any]) -> Checked:
+        """Check the settings of a neural ranker, and return them for `fit`; see `RankerKind.checked`.
+
+        Args:
+            settings: settings of `rankgrad.training.Settings`.
+        """
         from rankgrad.models.registry import kind_of
 
         try:
@@ -78,7 +86,7 @@ class NeuralKind(RankerKind):
             known = {name: value for name, value in settings.items() if name in Settings.names()}
             others = collected([Settings.of({**known, "model": Settings.model}).check], ValueError, TypeError)
             raise SettingsError(*problems_of(error), *others) from None
-        Settings.of(dict(settings)).check()
+        return Settings.checked(settings)
 
     def describe(self, settings: Mapping[str, Any]) -> str:
         """Return a short description of the training of a network.
@@ -113,7 +121,7 @@ class NeuralKind(RankerKind):
             init_model: neural model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = Settings.of(settings)
+        checked = Settings.checked(settings)
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
         held = None if validation is None else validation.without_numbers()
         return _train(checked, train.without_numbers(), held, **options, init_model=cast(Model | None, init_model))
@@ -135,7 +143,7 @@ class NeuralKind(RankerKind):
         Args:
             given: options of the command line and their values, by name.
         """
-        name = spell("model", str(given.get("model", Settings.model))).name.replace("_", "-")
+        name = spec_name(str(given.get("model", Settings.model))).replace("_", "-")
         if name not in PRESETS:
             return dict(given), ""
         preset, takes = PRESETS[name], {"batch_size": "batch"}

@@ -312,6 +312,15 @@ class RankerKind(ABC):
             settings: settings of a run, including `model`.
         """
 
+    def checked(self, settings: Mapping[str, Any]) -> Any:
+        """Check the settings of a ranker, and return what `fit` takes: the settings, or an object of the kind.
+
+        Args:
+            settings: settings of a run, including `model`.
+        """
+        self.check(settings)
+        return settings
+
     def check_installed(self) -> None:
         """Raise an `ImportError` that shows how to install a missing package of this kind."""
         return
@@ -349,7 +358,8 @@ class RankerKind(ABC):
         """Train a ranker.
 
         Args:
-            settings: settings by name that `check` accepts; the built-in kinds also take an object with their settings.
+            settings: settings by name that `check` accepts, or the result of `checked`; the built-in kinds also take an
+                object with their settings.
             train: training lists.
             validation: validation lists, by which the best number of epochs or trees is chosen.
             out: folder for the model, and for checkpoints if the kind has them; None to write nothing.

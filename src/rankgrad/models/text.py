@@ -13,6 +13,7 @@ from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.run import Callback, run
 from rankgrad.run.checkpoint import LAST
+from rankgrad.settings.schema import Checked
 from rankgrad.settings.text import TextSettings
 from rankgrad.spec import spell
 from rankgrad.text.collection import collection_of
@@ -54,15 +55,26 @@ class TextKind(RankerKind):
         """Raise one error with all problems of the settings of a text ranker; see `RankerKind.check`.
 
         The folder of the encoder may be missing on this machine, because results of a recipe may be from another
-        machine. Only `fit` checks that the folder exists.
+        machine. Only `checked` and `fit` check that the folder exists.
 
         Args:
             settings: settings of `rankgrad.text.TextSettings`.
         """
+        self._settings(settings).check(files=False)
+
+    def checked(self, settings: Mapping[str, Any]) -> Checked:
+        """Check the settings of a text ranker, and return them for `fit`; see `RankerKind.checked`.
+
+        Args:
+            settings: settings of `rankgrad.text.TextSettings`.
+        """
+        return self._settings(settings).read()
+
+    def _settings(self, settings: Mapping[str, Any]) -> TextSettings:
         name, cutoff, options = spell("model", str(settings.get("model", self.name)))
         if cutoff is not None or options:
             bad_value("model", f"be {name}, without options (use settings)", repr(settings["model"]))
-        TextSettings.of(dict(settings)).check(files=False)
+        return TextSettings.of({"model": self.name, **settings})
 
     def check_installed(self) -> None:
         """Raise an `ImportError` that shows how to install `transformers`."""
@@ -109,8 +121,8 @@ class TextKind(RankerKind):
             init_model: text model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = TextSettings.of(settings if isinstance(settings, TextSettings) else {"model": self.name, **settings})
-        checked.check()
+        given = {"model": self.name, **settings} if isinstance(settings, Mapping) else settings
+        checked = TextSettings.checked(given)
         collection_of(train)
         training = TextTraining(checked, train, validation, cast(TextModel | None, init_model))
         return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)

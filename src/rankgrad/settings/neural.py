@@ -45,7 +45,7 @@ class Settings(Schema):
     )
     loss: Part = setting("lambdaloss", "loss, see `rankgrad list losses`", reads=AS_LOSS, writes=LOSS_TEXT, shown=True)
     preprocess: str = setting(
-        "standardise", "preprocessing steps, such as log1p,standardise or quantile; none for no step", shown=True,
+        "standardise", "steps, such as log1p, quantile, clip=10, standardise_per_query or none", shown=True,
         reads="rankgrad.data.preprocessing:Preprocessing.parse",
         search=["standardise", "log1p,standardise", "quantile"],
     )
@@ -97,9 +97,13 @@ class Settings(Schema):
     )
     # fmt: on
 
-    def preprocessing(self) -> "Preprocessing":
-        """Return the unfitted preprocessing of numerical features. A step for missing values is first, if needed."""
+    def preprocessing(self, parsed: "Preprocessing | None" = None) -> "Preprocessing":
+        """Return the unfitted preprocessing of numerical features. A step for missing values is first, if needed.
+
+        Args:
+            parsed: what the setting `preprocess` means; None to parse it.
+        """
         from rankgrad.data.preprocessing.pipeline import FillMissing, Preprocessing
 
-        steps = Preprocessing.parse(self.preprocess).steps
+        steps = (parsed or Preprocessing.parse(self.preprocess)).steps
         return Preprocessing(steps if self.missing == "error" else (FillMissing(self.missing), *steps))

@@ -69,6 +69,14 @@ def declaration(declared: "Field[Any]") -> Declaration:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """Settings that are checked, for one training."""
+
+    settings: Any
+    parts: dict[str, Any]  # values of the settings by name: of a spec, what the spec means, such as a loss
+
+
+@dataclass(frozen=True)
 class Schema:
     """Base class of settings: checks, conversion from and to JSON values."""
 
@@ -122,8 +130,17 @@ class Schema:
         """
         self.read(files=files)
 
-    def read(self, *, files: bool = True) -> dict[str, Any]:
-        """Check all settings, and return their values by name: of a spec, what the spec means, such as a loss.
+    @classmethod
+    def checked(cls, values: "Mapping[str, Any] | Self | Checked") -> Checked:
+        """Check settings, unless they are checked.
+
+        Args:
+            values: settings by name, as an object, or checked.
+        """
+        return values if isinstance(values, Checked) else cls.of(values).read()
+
+    def read(self, *, files: bool = True) -> Checked:
+        """Check all settings, and return what they mean. An error contains all problems.
 
         Args:
             files: False to accept a folder that does not exist here.
@@ -132,7 +149,7 @@ class Schema:
         checks = [partial(_read, each, self, found) for each in fields(self)]
         if problems := collected([*checks, *self._checks(files)], ValueError, TypeError):
             raise SettingsError(*problems)
-        return found
+        return Checked(self, found)
 
     def _checks(self, files: bool) -> Iterable[Callable[[], Any]]:
         """Yield checks that need several settings or files."""

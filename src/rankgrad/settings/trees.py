@@ -8,19 +8,20 @@ from rankgrad.settings.schema import Schema, documented, setting
 from rankgrad.tree_frameworks import FRAMEWORKS
 
 PREFIX = "native:"
+AS_TREE_LOSS = "rankgrad.trees.objective:as_tree_loss"
 _ANY = float("-inf")
 
 
 @documented()
 @dataclass(frozen=True)
 class TreeSpec(Schema):
-    """The settings with which boosted trees are trained; `rankgrad.trees.settings.tree_spec` checks them."""
+    """The settings with which boosted trees are trained; `rankgrad.trees.settings.checked_trees` checks them."""
 
     what = "boosted trees"
 
     # fmt: off
     framework: str = setting("lightgbm", " or ".join(map('"{}"'.format, FRAMEWORKS)), choices=tuple(FRAMEWORKS))
-    loss: Any = setting("lambdarank", f"loss as a spec or an object, or {PREFIX}NAME", writes=LOSS_TEXT)
+    loss: Any = setting("lambdarank", f"loss: spec, object or {PREFIX}NAME", reads=AS_TREE_LOSS, writes=LOSS_TEXT)
     hessian: Any = setting("auto", "option of `rankgrad.trees.objective`")
     loss_lr: Any = setting(None, "option of `rankgrad.trees.objective`")
     smooth: Any = setting(None, "option of `rankgrad.trees.objective`")

@@ -14,6 +14,7 @@ from rankgrad.errors import bad_value
 from rankgrad.run import NotFinite
 from rankgrad.run.loop import OneProcess, TrainingLoop
 from rankgrad.run.objective import Batch, column_tensors, objective
+from rankgrad.settings.schema import Checked
 from rankgrad.settings.text import TextSettings
 from rankgrad.text.collection import collection_of
 from rankgrad.text.list_sampling import training_steps
@@ -24,7 +25,6 @@ from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.checkpoint import run_id
 from rankgrad.training.devices import chosen_device
 from rankgrad.training.epochs import EpochTraining
-from rankgrad.training.optimisers import check_optimiser
 
 Groups = list[dict[str, Any]]
 
@@ -65,10 +65,10 @@ class TextTraining(EpochTraining):
     kept: dict[str, Tensor] | None = None  # weights of the best epoch
 
     def __init__(
-        self, settings: TextSettings, data: Dataset, validation: Dataset | None, init_model: TextModel | None
+        self, checked: Checked, data: Dataset, validation: Dataset | None, init_model: TextModel | None
     ) -> None:
         validation = None if validation is None or not len(validation) else validation
-        super().__init__(settings, data, validation, None, OneProcess(chosen_device(settings.device)))
+        super().__init__(checked, data, validation, None, OneProcess(chosen_device(checked.settings.device)))
         self.init_model, self.device = init_model, self.processes.device
 
     def start(self, folder: Path | None, resume: bool) -> None:
@@ -91,9 +91,9 @@ class TextTraining(EpochTraining):
             self.network.checkpoint_layers()
         self.loss = self.loss.to(device)
         self.objective = NetworkWithLoss(self.network, self.loss)
-        kind, options = check_optimiser(settings.optimiser)
+        kind, options = self.parts["optimiser"]
         if device.type == "cuda" and kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            options |= {"fused": True}
+            options = {**options, "fused": True}
         self.optimiser = kind(parameter_groups(self.network, self.loss, settings), **options)
         self.optimisers = {"optimiser": self.optimiser}
         self.model = TextModel(self.network, self.settings_json, run=run_id(settings, self.data, init_hash))
@@ -166,7 +166,7 @@ class TextTraining(EpochTraining):
         with self.averaged():
             scores = self.model.score_lists(self.validation)
         self.network.use(collection_of(self.data))  # the validation lists may be of another collection
-        found = evaluate_lists(scores, self.validation, [self.settings.metric], bootstrap=0)
+        found = evaluate_lists(scores, self.validation, [self.parts["metric"]], bootstrap=0)
         values = found.values[self.metric]
         return found.means[self.metric] if np.isfinite(values).any() else math.nan
 

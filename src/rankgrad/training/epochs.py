@@ -8,11 +8,10 @@ from typing import Any
 from torch import nn
 
 from rankgrad.data import Dataset
-from rankgrad.losses.custom import as_loss
-from rankgrad.metrics.custom import as_metric
 from rankgrad.run import Trainable
 from rankgrad.run.state import RunState
 from rankgrad.run.training_labels import check_lists
+from rankgrad.settings.schema import Checked
 from rankgrad.training.checkpoint import Checkpoint
 from rankgrad.training.objective import checked_weights
 from rankgrad.training.optimisers import MovingAverage, Schedule, set_rate
@@ -28,14 +27,17 @@ class EpochTraining(Trainable):
     checkpoint: Checkpoint | None = None
     resumed: bool = False  # True if the run continues from a checkpoint
 
-    def __init__(self, settings: Any, data: Dataset, validation: Dataset | None, weights: Any, processes: Any) -> None:
-        self.settings, self.data, self.processes, self.settings_json = settings, data, processes, settings.to_json()
-        self.loss, self.judge = as_loss(settings.loss), as_metric(settings.metric)
+    def __init__(
+        self, checked: Checked, data: Dataset, validation: Dataset | None, weights: Any, processes: Any
+    ) -> None:
+        self.settings, self.parts = settings, parts = checked.settings, checked.parts
+        self.data, self.processes, self.settings_json = data, processes, settings.to_json()
+        self.loss, self.judge = parts["loss"], parts["metric"]
         self.metric, self.higher_is_better = self.settings_json["metric"], self.judge.higher_is_better
         self.weights = checked_weights(data.weights if weights is None else weights, data, self.loss)
         self.validation = check_lists(data, validation, str(self.loss), self.loss.traits, self.judge, self.weights)
         self.units, self.patience = settings.epochs, settings.patience
-        self.schedule = Schedule(settings.schedule, settings.epochs, settings.warmup)
+        self.schedule = Schedule(parts["schedule"], settings.epochs, settings.warmup)
         self.trackers = tuple(settings.trackers or ())
         self.state = RunState()
 

@@ -17,6 +17,7 @@ from rankgrad.rankers.custom import CustomRanker
 from rankgrad.run import Callback, NotFinite, run
 from rankgrad.run.loop import ADVICE, TrainingLoop
 from rankgrad.settings.neural import Settings
+from rankgrad.settings.schema import Checked
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.checkpoint import run_id
@@ -34,7 +35,7 @@ from rankgrad.training.warm_start import init_model_hash, warm_start
 
 
 def train(
-    settings: Settings,
+    settings: Settings | Checked,
     data: Dataset,
     validation: Dataset | None = None,
     *,
@@ -71,8 +72,8 @@ def train(
         >>> model.score(lists.test.features, lists.test.offsets).shape == lists.test.labels.shape
         True
     """
-    settings.check()
-    training = NeuralTraining(settings, data, validation, weights, init_model)
+    checked = Settings.checked(settings)
+    training = NeuralTraining(checked, data, validation, weights, init_model)
     return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
 
@@ -84,9 +85,9 @@ class NeuralTraining(EpochTraining):
     validator: Validator | None = None
 
     def __init__(
-        self, settings: Settings, data: Dataset, validation: Dataset | None, weights: Any, init_model: Model | None
+        self, checked: Checked, data: Dataset, validation: Dataset | None, weights: Any, init_model: Model | None
     ) -> None:
-        super().__init__(settings, data, validation, weights, start_fabric(settings))
+        super().__init__(checked, data, validation, weights, start_fabric(checked.settings))
         self.fabric, self.init_model = self.processes, init_model
 
     def start(self, folder: Path | None, resume: bool) -> None:
@@ -97,6 +98,7 @@ class NeuralTraining(EpochTraining):
             resume: True to resume from the checkpoint in the folder, if there is one.
         """
         fabric, settings, init_model, data = self.fabric, self.settings, self.init_model, self.data
+        parts = self.parts
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
         self.folder = folder
         init_hash = None if init_model is None else init_model_hash(init_model)
@@ -105,15 +107,16 @@ class NeuralTraining(EpochTraining):
         if init_model is not None:
             self.data = data = recode(data, init_model.categories)
         torch.manual_seed(settings.seed)
-        self.steps = fitted_preprocessing(settings, data) if init_model is None else init_model.steps
-        self.ranker = make_ranker(settings.model, data.matrix.shape[1], self.steps)
+        steps = settings.preprocessing(parts["preprocess"])
+        self.steps = fitted_preprocessing(steps, data) if init_model is None else init_model.steps
+        self.ranker = make_ranker(parts["model"], data.matrix.shape[1], self.steps)
         if init_model is not None:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
         adapted = freeze_loss(self.loss, self.resumed) if self.loss.adapt != "joint" else {}
         self.objective = RankerWithLoss(self.ranker, self.loss)
         optimiser = make_optimiser(
-            settings.optimiser,
+            parts["optimiser"],
             self.ranker,
             self.loss,
             lr=settings.lr,

@@ -32,8 +32,10 @@ SCHEDULES: dict[str, dict[str, float]] = {
 }
 
 
-def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
-    """Check the spec of an optimiser, and return the class and the options of the optimiser."""
+def check_optimiser(text: Any) -> tuple[Any, dict[str, Any]]:
+    """Check the spec of an optimiser, and return class and options of the optimiser; a result is returned unchanged."""
+    if isinstance(text, tuple):
+        return text
     name, _, options = no_cutoff("optimiser", spell("optimiser", text), text)
     one_of("optimiser", name, OPTIMISERS)
     takes = [option for option in inspect.signature(OPTIMISERS[name]).parameters if option not in _OURS]
@@ -49,21 +51,21 @@ def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
 
 
 def make_optimiser(
-    text: str, ranker: nn.Module, loss: nn.Module, *, lr: float, loss_lr: float | None, weight_decay: float
+    spec: Any, ranker: nn.Module, loss: nn.Module, *, lr: float, loss_lr: float | None, weight_decay: float
 ) -> torch.optim.Optimizer:
     """Return an optimiser with two groups: the parameters of the ranker and the parameters of the loss.
 
     The second group has no weight decay. `base_lr` is the learning rate of a group before the schedule multiplies it by
     a factor. On a GPU, the learning rate is a tensor and the step is fused. So a CUDA graph can contain the step.
     """
-    kind, options = check_optimiser(text)
+    kind, options = check_optimiser(spec)
     groups: list[dict[str, Any]] = [{"params": _trained(ranker), "base_lr": lr, "weight_decay": weight_decay}]
     if loss_parameters := _trained(loss):
         groups.append({"params": loss_parameters, "base_lr": loss_lr or lr, "weight_decay": 0.0})
     device = groups[0]["params"][0].device
     takes = inspect.signature(kind).parameters
     if device.type == "cuda" and "capturable" in takes:
-        options |= {"capturable": True} | ({"fused": True} if "fused" in takes else {})
+        options = {**options, "capturable": True} | ({"fused": True} if "fused" in takes else {})
     for group in groups:
         rate = group["base_lr"]
         group["lr"] = torch.tensor(rate, device=device) if "capturable" in options else rate
@@ -86,8 +88,10 @@ def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
             group["lr"] = group["base_lr"] * factor
 
 
-def check_schedule(text: str) -> tuple[str, dict[str, float]]:
-    """Check the spec of a learning rate schedule. Return the name and all options, including default options."""
+def check_schedule(text: Any) -> tuple[str, dict[str, float]]:
+    """Check the spec of a learning rate schedule, and return name and all options; a result is returned unchanged."""
+    if isinstance(text, tuple):
+        return text
     name, _, options = no_cutoff("schedule", spell("schedule", text), text)
     one_of("schedule", name, SCHEDULES)
     known_options(name, options, SCHEDULES[name])
@@ -110,8 +114,8 @@ class Schedule:
         [0.25, 1.0, 0.1]
     """
 
-    def __init__(self, text: str, epochs: int, warmup: float) -> None:
-        self.name, self.options = check_schedule(text)
+    def __init__(self, spec: Any, epochs: int, warmup: float) -> None:
+        self.name, self.options = check_schedule(spec)
         self.epochs, self.warmup = epochs, warmup
 
     def factor(self, time: float, plateau: float = 1.0) -> float:

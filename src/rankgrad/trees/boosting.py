@@ -22,13 +22,13 @@ from rankgrad.data.categories import recode
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.errors import bad_type, bad_value, first_line
 from rankgrad.losses.traits import Traits
-from rankgrad.metrics.custom import as_metric
 from rankgrad.run import Callback, Trainable, run
 from rankgrad.run.checkpoint import LAST
 from rankgrad.run.loop import OneProcess, TrainingLoop
 from rankgrad.run.objective import column_tensors
 from rankgrad.run.state import RunState
 from rankgrad.run.training_labels import check_lists
+from rankgrad.settings.schema import Checked
 from rankgrad.settings.trees import TreeSpec
 from rankgrad.tree_frameworks import FILES
 from rankgrad.trees.checkpoint import TreeCheckpoint, facts_of
@@ -41,7 +41,7 @@ SEGMENT = 50  # number of trees per segment; a checkpoint is written after each 
 
 
 def boost(
-    spec: TreeSpec,
+    settings: TreeSpec | Checked,
     data: Dataset,
     validation: Dataset | None,
     weights: Weights = None,
@@ -57,7 +57,7 @@ def boost(
     DART changes earlier trees with each new tree. So with DART, all trees are kept, and the run does not stop early.
 
     Args:
-        spec: settings of the run.
+        settings: settings of the run.
         data: training lists.
         validation: validation lists; the metric on these lists determines the number of trees and may stop the run
             early.
@@ -69,11 +69,14 @@ def boost(
             With False, show nothing.
         callbacks: functions that are called with a row of the history after each tree. A true return value ends the
             training.
-        init_model: model of the same framework, to which the run adds `spec.trees` trees.
+        init_model: model of the same framework, to which the run adds `trees` trees.
     """
+    with torch.random.fork_rng([]):  # a check of a loss may draw random numbers
+        checked = TreeSpec.checked(settings)
+    spec = checked.settings
     if init_model is not None:
         _check_init(init_model, spec, data)
-    training = TreeTraining(spec, data, validation, weights, init_model)
+    training = TreeTraining(checked, data, validation, weights, init_model)
     with _one_sentence(spec.framework):
         return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
@@ -100,15 +103,22 @@ class TreeTraining(Trainable):
     growing = False  # True inside a segment
 
     def __init__(
-        self, spec: TreeSpec, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
+        self,
+        checked: Checked,
+        data: Dataset,
+        validation: Dataset | None,
+        weights: Weights,
+        init_model: TreeModel | None,
     ) -> None:
-        self.spec, self.settings_json, self.init_model = spec, spec.to_json(), init_model
-        self.weights, self.judge = data.weights if weights is None else weights, as_metric(spec.metric)
+        self.spec = spec = checked.settings
+        self.init_model = init_model
+        self.settings_json, self.judge = spec.to_json(), checked.parts["metric"]
+        self.weights = data.weights if weights is None else weights
         self.metric, self.higher_is_better = self.settings_json["metric"], self.judge.higher_is_better
         self.units, self.patience = spec.trees, spec.patience
         if spec.native is None:
             options = {name: getattr(spec, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
-            self.objective = objective(spec.loss, spec.framework, **options)
+            self.objective = objective(checked.parts["loss"], spec.framework, **options)
             if self.weights is not None and not self.objective.takes_weights:
                 got = f"be None for {self.objective.loss}, which takes no weights"
                 bad_value("sample_weight", got, "document weights")

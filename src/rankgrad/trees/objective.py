@@ -18,6 +18,7 @@ from rankgrad.losses.traits import Traits, traits_of
 from rankgrad.moved import renamed
 from rankgrad.run.objective import Batch
 from rankgrad.run.objective import objective as value_of
+from rankgrad.settings.trees import PREFIX
 from rankgrad.tree_frameworks import FRAMEWORKS
 from rankgrad.trees.frameworks import framework_named
 
@@ -171,6 +172,20 @@ def objective(
     if smooth not in (None, DRAWN) and not (isinstance(smooth, int | float) and 0 <= smooth <= 1):
         bad_value("smooth", f"be None, {DRAWN!r} or a number from 0 to 1", repr(smooth))
     return framework_named(framework).objective(loss, hessian, loss_lr, smooth, seed)
+
+
+def as_tree_loss(loss: Any) -> Any:
+    """Return the loss of boosted trees, as a loss, or as the text `native:NAME` of an objective of a framework.
+
+    Args:
+        loss: spec, function or module; see `rankgrad.losses.custom.as_loss`.
+    """
+    if isinstance(loss, str) and loss.startswith(PREFIX):
+        return loss
+    natives = {native for name in FRAMEWORKS for native in framework_named(name).native}
+    if isinstance(loss, str) and loss in natives.difference(losses.__all__):
+        bad_value("loss", f"be given as {PREFIX + loss!r}, because it is no loss of rankgrad", repr(loss))
+    return as_loss(loss)
 
 
 def as_float32(scores: Array, labels: Array) -> tuple[Array, Array]:

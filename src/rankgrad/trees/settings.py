@@ -1,18 +1,15 @@
 """Check the settings of boosted trees, which a caller gives together with parameters of the framework."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from rankgrad import losses
 from rankgrad.errors import bad_value, one_of
-from rankgrad.settings.schema import check_share
-from rankgrad.settings.trees import PREFIX, TreeSpec
+from rankgrad.settings.schema import Checked, check_share
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.spec import spell
-from rankgrad.tree_frameworks import FRAMEWORKS
 from rankgrad.trees.frameworks import framework_named
 from rankgrad.trees.objective import objective
 from rankgrad.trees.parameters import ALIASES, check_params
@@ -46,8 +43,8 @@ def spelled_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"framework": framework, **given}
 
 
-def tree_spec(arguments: Mapping[str, Any]) -> TreeSpec:
-    """Check the settings of boosted trees, and return them as a `TreeSpec`.
+def checked_trees(arguments: Mapping[str, Any]) -> Checked:
+    """Check the settings of boosted trees.
 
     Args:
         arguments: arguments of `rankgrad.trees.TreeRanker`, including parameters of the framework.
@@ -61,25 +58,19 @@ def tree_spec(arguments: Mapping[str, Any]) -> TreeSpec:
     for name in params:
         if name in _OTHER_NAMES:
             bad_value(name, f"be given as {_OTHER_NAMES[name]}", f"{name}={params[name]!r}")
-    spec = TreeSpec(**given, params=params)
-    spec.check()
-    check_tree_loss(spec)
-    check_params(params, spec.framework, spec.native is not None)
     # `missing` is NaN here, which has no effect, and which JSON cannot contain.
-    return replace(spec, params={name: value for name, value in params.items() if name != "missing"})
+    used = {name: value for name, value in params.items() if name != "missing"}
+    checked = TreeSpec(**given, params=used).read()
+    spec = checked.settings
+    _check_tree_loss(spec, checked.parts["loss"])
+    check_params(params, spec.framework, spec.native is not None)
+    return checked
 
 
-def check_tree_loss(spec: TreeSpec) -> None:
-    """Check the loss of boosted trees: a spec must be valid, and a native objective must exist in the framework.
-
-    Args:
-        spec: settings of the run.
-    """
+def _check_tree_loss(spec: TreeSpec, loss: Any) -> None:
+    """Check the settings of the loss of boosted trees; a native objective must exist in the framework."""
     if spec.native is None:
-        natives = {native for name in FRAMEWORKS for native in framework_named(name).native}
-        if isinstance(spec.loss, str) and spec.loss in natives.difference(losses.__all__):
-            bad_value("loss", f"be given as {PREFIX + spec.loss!r}, because it is no loss of rankgrad", repr(spec.loss))
-        objective(spec.loss, spec.framework, hessian=spec.hessian, loss_lr=spec.loss_lr, smooth=spec.smooth)
+        objective(loss, spec.framework, hessian=spec.hessian, loss_lr=spec.loss_lr, smooth=spec.smooth)
         return
     one_of("native objective", spec.native, framework_named(spec.framework).native)
     for name in ("loss_lr", "smooth"):

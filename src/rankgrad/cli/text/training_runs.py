@@ -37,7 +37,6 @@ def train_text_ranker(command: str, settings: dict[str, Any], given: "Mapping[st
     from rankgrad.cli.train import check_folder
     from rankgrad.models.registry import kind_of
     from rankgrad.run import NotFinite
-    from rankgrad.settings.text import check_encoder
 
     out, resume, overwrite = given["out"], given["resume"], given["overwrite"]
     resumed = out if resume else None
@@ -45,9 +44,9 @@ def train_text_ranker(command: str, settings: dict[str, Any], given: "Mapping[st
     settings = _settings(settings, given["encoder"], lists, resumed)
     one_of("model", settings["model"], _MODELS)
     kind = kind_of(settings["model"])
+    checked: list[Any] = []
     together(
-        lambda: kind.check(settings),
-        lambda: check_encoder(settings["encoder"]),
+        lambda: checked.append(kind.checked(settings)),
         kind.check_installed,
         lambda: check_device(str(settings.get("device", "auto"))),
         lists.check,
@@ -56,7 +55,7 @@ def train_text_ranker(command: str, settings: dict[str, Any], given: "Mapping[st
     try:
         with one_line(NotFinite), only_run(out):
             check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
-            TextRun(kind, settings, lists, out, resume, given["as_json"]).train(overwrite)
+            TextRun(kind, settings, checked[0], lists, out, resume, given["as_json"]).train(overwrite)
     except KeyboardInterrupt:
         if is_first():
             where = f"rankgrad text {command} --resume --out {shlex.quote(str(out))}"
@@ -103,6 +102,7 @@ class TextRun:
 
     kind: "RankerKind"
     settings: dict[str, Any]
+    checked: Any  # the settings as `RankerKind.fit` takes them
     lists: TextLists
     out: Path
     resume: bool
@@ -147,7 +147,9 @@ class TextRun:
         console.print(f"training {kind.describe(settings)}", markup=False)
         shown = is_first() and not options.quiet
         with telling():
-            model = kind.fit(settings, train, validation, out=out, resume=self.resume, progress=shown, init_model=start)
+            model = kind.fit(
+                self.checked, train, validation, out=out, resume=self.resume, progress=shown, init_model=start
+            )
         write_json(out / RUN, record, seal=True)  # a resumed run may have more epochs
         result = self._report(model, parts)
         if self.as_json:
