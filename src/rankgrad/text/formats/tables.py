@@ -3,7 +3,8 @@
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,7 @@ def _delimited(path: Path, files: TextFiles, columns: TextColumns, delimiter: st
         header = next(csv.reader([first], delimiter=delimiter), [])
         found = columns.find(header)
         if delimiter == "\t" and len(header) == 2 and found[0] is None and not columns.given:
-            for line, pair in _pairs(path, start, first, lines):
+            for line, pair in _pairs(path, chain([(start, first)], lines)):
                 yield line, [*pair, *[None] * (len(found) - 2)]
             return
         found = columns.check(header, path, start)
@@ -184,19 +185,14 @@ def _delimited(path: Path, files: TextFiles, columns: TextColumns, delimiter: st
         csv.field_size_limit(limit)
 
 
-def _pairs(path: Path, start: int, first: str, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
+def _pairs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Row]:
     """Yield the rows of a file `id<TAB>text` without a header. Quotes and further tabs are part of the text."""
-
-    def values(number: int, line: str) -> list[Any]:
-        id, tab, text = line.rstrip("\r\n").partition("\t")
-        if not tab:
-            bad_file(path, number, f"no tab in the line {line.strip()[:60]!r}", "id<TAB>text")
-        return [id, text]
-
-    yield start, values(start, first)
     for number, line in lines:
-        if line.strip():
-            yield number, values(number, line)
+        id, tab, text = line.rstrip("\r\n").partition("\t")
+        if tab and line.strip():
+            yield number, [id, text]
+        elif line.strip():
+            bad_file(path, number, f"no tab in the line {line.strip()[:60]!r}", "id<TAB>text")
 
 
 def _parquet(path: Path, columns: TextColumns) -> Iterator[Row]:
