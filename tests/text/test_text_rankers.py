@@ -218,18 +218,6 @@ def test_an_interrupted_save_leaves_a_whole_model(encoder, data, tmp_path):
     assert np.array_equal(rg.text.BiEncoderRanker.load(tmp_path / "a").predict(data), expected)
 
 
-def test_training_on_a_resumed_run_with_other_settings_is_refused(encoder, data, tmp_path):
-    rg.text.BiEncoderRanker(encoder, **QUICK).fit(data.take(slice(4)), out=tmp_path / "a")
-    with pytest.raises(ValueError, match=r"lr must be 0\.001, to resume"):
-        rg.text.BiEncoderRanker(encoder, **{**QUICK, "lr": 1e-4}).fit(
-            data.take(slice(4)), out=tmp_path / "a", resume=True
-        )
-    with pytest.raises(ValueError, match="data must equal the data of the run"):
-        rg.text.BiEncoderRanker(encoder, **QUICK).fit(data.take(slice(5)), out=tmp_path / "a", resume=True)
-    with pytest.raises(ValueError, match="be a new folder, unless the run is resumed"):
-        rg.text.BiEncoderRanker(encoder, **QUICK).fit(data.take(slice(4)), out=tmp_path / "a")
-
-
 def test_complaints(encoder, data, tmp_path):
     with pytest.raises(SettingsError) as found:
         rg.text.BiEncoderRanker(tmp_path, loss="sofmax", sampling="all", chunk=0, list_size=1, precision="fp8").fit(
