@@ -96,7 +96,7 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     """Return the run of a text ranker to evaluate. The ranker re-ranks the run of its training, or the run of BM25."""
     import numpy as np
 
-    from rankgrad.cli.text.first_stage import DEPTH, first_stage
+    from rankgrad.cli.text.index_folder import DEPTH
     from rankgrad.cli.text.scoring import score_in_blocks
     from rankgrad.cli.text.seen_queries import warn_if_seen
     from rankgrad.cli.text.text_models import load_text_model
@@ -108,7 +108,7 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     warn_if_seen([path], measured)
     model = load_text_model(str(path), device)
     collection = folder.with_queries(queries)
-    first = first_stage(folder, collection, lists.candidate_run if same else None, lists.depth or DEPTH)
+    first = folder.first_stage(collection, lists.candidate_run if same else None, lists.depth or DEPTH)
     data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
     data = data.take(np.flatnonzero([str(query) in measured for query in data.qids.tolist()]))
     return to_run(data, score_in_blocks(model, data, folder=folder))

@@ -12,10 +12,12 @@ from rankgrad.errors import bad_value
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rankgrad.metrics.trec import Run
     from rankgrad.text import BM25Index, Collection
 
 FORMAT, VERSION = "rankgrad text index", 1
 ABOUT, COPY, BM25, EMBEDDINGS = "index.json", "collection", "bm25", "embeddings"
+DEPTH = 100  # default number of candidates per query
 REMOTE = "ir_datasets:"  # prefix of a collection that is not a path
 
 
@@ -87,6 +89,16 @@ class IndexFolder:
         if not len(found.queries):
             bad_value("queries", f"be given, because {self.path} contains no queries", None)
         return found
+
+    def first_stage(self, collection: "Collection", run: Path | None, depth: int) -> "Run":
+        """Return the run that a text ranker re-ranks: a TREC run, or the best `depth` documents of BM25 per query."""
+        from rankgrad.metrics import read_run
+
+        if depth < 1:
+            bad_value("depth", "be at least 1", depth)
+        if run is None:
+            return self.bm25().search(collection.queries, depth, collection.excluded)
+        return read_run(run)
 
     def labels(self, queries: Path | None, qrels: Path | None) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
         """Return the qrels of the index, and the text of each query by id. Documents are read only if necessary."""

@@ -7,7 +7,7 @@ import typer
 
 from rankgrad.cli.option_groups import Device
 from rankgrad.cli.text import options
-from rankgrad.cli.text.first_stage import DEPTH
+from rankgrad.cli.text.index_folder import DEPTH, IndexFolder
 from rankgrad.errors import bad_value
 
 
@@ -32,9 +32,7 @@ def rerank(
     from rankgrad.cli.argument_checks import check_device, is_first, together
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.json_output import messages
-    from rankgrad.cli.text.first_stage import first_stage, fused
-    from rankgrad.cli.text.index_folder import IndexFolder
-    from rankgrad.cli.text.scoring import partial_file, score_in_blocks
+    from rankgrad.cli.text.scoring import fused, partial_file, score_in_blocks
     from rankgrad.cli.text.text_models import load_text_model
     from rankgrad.metrics import write_run
     from rankgrad.text import candidate_lists, to_run
@@ -52,7 +50,7 @@ def rerank(
     folder = IndexFolder.open(index)
     with telling(f"reading {index}"):
         collection = folder.with_queries(queries)
-        first = first_stage(folder, collection, run, depth)
+        first = folder.first_stage(collection, run, depth)
         data = candidate_lists(collection, first, depth=depth)
     try:
         with telling():

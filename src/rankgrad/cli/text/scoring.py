@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.data import Dataset
+    from rankgrad.metrics.trec import Run
     from rankgrad.text.model import TextModel
 
 PAIRS = 1024  # pairs of query and document per block
@@ -76,6 +79,13 @@ def score_in_blocks(
                     file.write(json.dumps(lines[-1]) + "\n")
             progress.at("blocks of lists scored", number + 1, len(ranges))
     return scores
+
+
+def fused(runs: "Sequence[Run]", depth: int) -> "Run":
+    """Return one run with the sums of the z-scores of several runs, and at most `depth` documents per query."""
+    from rankgrad.text import fuse
+
+    return {query: dict([*scores.items()][:depth]) for query, scores in fuse(runs).items()}
 
 
 def _cosines(model: "TextModel", data: "Dataset", embeddings: Any) -> "NDArray[Any]":

@@ -84,7 +84,7 @@ def _search(
 ) -> "tuple[Run, str]":
     """Search an index, and return the run and the name of the search: bm25, embeddings or fused."""
     from rankgrad.cli.data_source import telling
-    from rankgrad.cli.text.first_stage import fused
+    from rankgrad.cli.text.scoring import fused
     from rankgrad.cli.text.text_models import embeddings_of, load_bi_encoder
     from rankgrad.text import search_embeddings
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from rankgrad.cli.text.first_stage import DEPTH, first_stage
+from rankgrad.cli.text.index_folder import DEPTH, IndexFolder, absolute
 from rankgrad.cli.text.teacher import check_teacher, read_order, teacher_kind
 from rankgrad.errors import bad_value, one_of
 
@@ -56,8 +56,6 @@ class TextLists:
             given: options of the command line, by name. Other names, and options without a value, are not used.
             resumed: folder of the run that is resumed, which records its options; None for a new run.
         """
-        from rankgrad.cli.text.index_folder import absolute
-
         known: dict[str, Any] = {}
         for field in fields(TextLists):
             value = given.get(field.name)
@@ -101,7 +99,6 @@ class TextLists:
     def check(self) -> None:
         """Check the options of the lists: raise one error with all problems. The collection is not read."""
         from rankgrad.cli.argument_checks import together
-        from rankgrad.cli.text.index_folder import IndexFolder
         from rankgrad.data.splitting import check_share
 
         def numbers() -> None:
@@ -132,7 +129,6 @@ class TextLists:
 
     def read(self) -> "ListParts":
         """Read the lists of the text run, with the labels of the index. Labels of a teacher are not included."""
-        from rankgrad.cli.text.index_folder import IndexFolder
         from rankgrad.data import Splits
         from rankgrad.data.splitting import hold_out
         from rankgrad.text import pseudo_lists
@@ -149,7 +145,7 @@ class TextLists:
             if only_made:
                 return ListParts(collection, hold_out(Splits(made, None, None, made.name), self.holdout, self.seed))
         depth = self.depth or DEPTH
-        run, order = first_stage(folder, collection, self.candidate_run, depth), self._order()
+        run, order = folder.first_stage(collection, self.candidate_run, depth), self._order()
         options: dict[str, Any] = {"fold": self.fold, "parts": self.folds, "holdout": self.holdout, "seed": self.seed}
         options |= {"add_relevant": self.add_relevant and not taught, "order": order}
         found = split_lists(collection, run, depth=depth, **options)

@@ -204,7 +204,8 @@ class TextRun:
 
     def _test_runs(self, model: "TrainedModel", parts: ListParts) -> tuple[dict[str, Any], Any]:
         """Return three runs of the test queries (first stage, model, both combined), and the labels of the queries."""
-        from rankgrad.cli.text.first_stage import DEPTH, fused
+        from rankgrad.cli.text.index_folder import DEPTH
+        from rankgrad.cli.text.scoring import fused
         from rankgrad.text import to_run
 
         test, candidates, run = parts.splits.test, self.lists.candidate_run, parts.run
