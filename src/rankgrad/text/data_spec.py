@@ -56,7 +56,8 @@ class TextSource:
             fold: number of the fold.
             root: data root, as in `rankgrad.data.load`.
         """
-        self._check_fold(fold)
+        if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= self.parts:
+            bad_value("fold", f"be 1 to {self.parts} for a text data set", fold)
         need_package("bm25s", "BM25")
         for option, path in self._found(root).items():
             if not path.startswith(ir_datasets.PREFIX) and not os.path.exists(path):
@@ -124,10 +125,6 @@ class TextSource:
                 outside = path.startswith(ir_datasets.PREFIX) or (os.path.exists(here) and not there.exists())
                 found[option] = here if outside else str(there)
         return found
-
-    def _check_fold(self, fold: int | None) -> None:
-        if isinstance(fold, bool) or not isinstance(fold, int) or not 1 <= fold <= self.parts:
-            bad_value("fold", f"be 1 to {self.parts} for a text data set", fold)
 
 
 def read_source(text: str) -> TextSource:
