@@ -35,6 +35,7 @@ def carries(kind, labels, options):
         return len(labels) > 1
     if kind == "two different labels":
         return len(set(labels)) > 1
+    assert kind == "a relevant document", kind
     return any(y > options.get("threshold", 0.0) for y in labels)
 
 
@@ -310,7 +311,7 @@ def NeuralLoss(scores, labels, grades=5, form="mended"):
 
 def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, threshold=0.0, max_label=4.0):
     """Minus a metric (plus, for ARP) of one list, on a soft permutation or on soft ranks."""
-    if not carries("different" if metric == "opa" else "relevant", labels, {"threshold": threshold}):
+    if not carries("two different labels" if metric == "opa" else "a relevant document", labels, {"threshold": threshold}):
         return 0.0
     if metric == "opa":
         return -_soft_pairs(ranks or relax.mean_ranks(permutation), labels, k, beta)
