@@ -43,7 +43,7 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python docs/build_site.py
 
-# Rebuilds the pictures and tables in docs/ from the code and the measurements.
+# Rebuilds the pictures and tables in docs/ from the code and the measurements; those of studies: studies/build.py.
 pages: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 

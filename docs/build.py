@@ -12,31 +12,20 @@ from pathlib import Path
 from pages import (
     architecture,
     auto,
-    bounds,
-    calibration,
-    claims,
     columns,
     data,
-    empty_lists,
-    importance,
     leaderboard,
-    learndcg,
-    learndcg_findings,
-    learned_loss,
-    listmle_ties,
-    neural_loss,
-    own_loop,
+    model_pictures,
     peers,
     performance,
+    ranker,
     readme,
     scale,
     serving,
-    text_study,
     training,
     trees,
     which_loss,
 )
-from pages import text as text_page
 from pages.losses import Advice, index_page, loss_page, read_advice, sections
 
 from rankgrad import backend, losses, metrics, relax
@@ -66,11 +55,8 @@ def build(docs: Path) -> None:
     with backend("plain"):  # the same curves without compiling kernels first
         drawn = {f"losses/pictures/{name}.svg": loss_pictures.loss_picture(name, when[name]) for name in losses.__all__}
         drawn |= {f"figures/{name}.svg": loss_pictures.FIGURES[name]() for name in FIGURES}
-    drawn |= learndcg.pictures() | learned_loss.pictures() | importance.pictures()
+    drawn |= model_pictures.pictures()
     drawn[ARCHITECTURE] = architecture.picture()
-    drawn[f"figures/{empty_lists.PICTURE}.svg"] = empty_lists.picture()
-    drawn[f"figures/{calibration.PICTURE}.svg"] = calibration.picture()
-    drawn[f"figures/{columns.PICTURE}.svg"] = columns.picture()
     made = page_texts(when) | drawn
     for path, text in made.items():
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
@@ -87,27 +73,15 @@ def page_texts(when: dict[str, Advice]) -> dict[str, str]:
         "architecture.md": architecture.page(),
         "which-loss.md": which_loss.page(when),
         "performance.md": performance.page(),
+        "ranker.md": ranker.page(),
         "training.md": training.page(),
         "data.md": data.page(),
-        "own-loop.md": own_loop.page(),
         "scale.md": scale.page(),
         "serving.md": serving.page(),
         "trees.md": trees.page(),
-        "empty-lists.md": empty_lists.page(),
         "auto.md": auto.page(),
-        "calibration.md": calibration.page(),
         "columns.md": columns.page(),
-        "importance.md": importance.page(),
-        "bounds.md": bounds.page(),
         "leaderboard.md": leaderboard.page(),
-        "text.md": text_page.page(),
-        "text-study.md": text_study.page(),
-        "learndcg.md": learndcg.page(),
-        "neural_loss.md": neural_loss.page(),
-        "learndcg-findings.md": learndcg_findings.page(),
-        "listmle-ties.md": listmle_ties.page(),
-        "learned-loss.md": learned_loss.page(),
-        "claims.md": claims.page(),
         "coming-from/index.md": peers.page(),
         "../README.md": readme.page(),
     }
@@ -130,9 +104,7 @@ def check(docs: Path) -> list[str]:
         elif (docs / path).read_text() != text:
             problems.append(f"docs/{path} is stale")
     pictures = [f"losses/pictures/{name}.svg" for name in losses.__all__] + [f"figures/{name}.svg" for name in FIGURES]
-    names = (*learndcg.PICTURES, *learned_loss.PICTURES, *importance.PICTURES, empty_lists.PICTURE)
-    names = (*names, calibration.PICTURE, columns.PICTURE)
-    pictures += [f"figures/{name}.svg" for name in names]
+    pictures += [f"figures/{name}.svg" for name in model_pictures.PICTURES]
     for path in pictures:
         if not (docs / path).exists():
             problems.append(f"docs/{path} is missing")

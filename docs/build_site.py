@@ -1,9 +1,9 @@
 """Build the documentation site: `python docs/build_site.py`, then open `build/site/html/index.html`.
 
-The site needs no network, neither to be built nor to be read. The pages of `docs` are copied to `build/site/source`,
-where links to other files of the repository become links to the repository, and the pages of the API reference and of
-the command line are generated there. Sphinx reads that folder; each of its warnings is an error. A second build is
-fast, because only changed pages are read again.
+The site needs no network, neither to be built nor to be read. The pages of `docs` and `studies` are copied to
+`build/site/source`, where links to other files of the repository become links to the repository, and the pages of the
+API reference and of the command line are generated there. Sphinx reads that folder; each of its warnings is an error. A
+second build is fast, because only changed pages are read again.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from sphinx.cmd.build import build_main
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+STUDIES = ROOT / "studies"
 OUT = ROOT / "build" / "site"
 REPOSITORY = "https://github.com/rankgrad/rankgrad/blob/main"
 PICTURES = (".svg", ".png")
@@ -48,19 +49,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT, help="folder for the site (default: build/site)")
     parser.add_argument("--no-plots", action="store_true", help="show the code of the examples, but do not run them")
+    parser.add_argument("--check", action="store_true", help="read all pages and follow all links, but write no page")
     options = parser.parse_args()
     out = options.out.resolve()
     start = time.monotonic()
-    if code := build(out, plots=not options.no_plots):
+    if code := build(out, plots=not options.no_plots, check=options.check):
         sys.exit(code)
     print(f"The site is in {out / 'html' / 'index.html'} ({time.monotonic() - start:.0f} s).")
 
 
-def build(out: Path, plots: bool = True) -> int:
+def build(out: Path, plots: bool = True, check: bool = False) -> int:
     """Build the site in `out/html`, and return the exit code of Sphinx. With `plots`, run the examples."""
     stage(out / "source")
+    builder, jobs = ("dummy", "1") if check else ("html", "2")
     # A crash of autodoc, such as a package that cannot be imported, is a warning of Sphinx, and so an error.
-    options = ["-b", "html", "-c", DOCS, "-d", out / "doctrees", "-j", "2", "-W", "--keep-going", "-n", "-q"]
+    options = ["-b", builder, "-c", DOCS, "-d", out / "doctrees", "-j", jobs, "-W", "--keep-going", "-n", "-q"]
     options += ["-D", f"plot_gallery={plots:d}"]
     return build_main([*map(str, options), str(out / "source"), str(out / "html")])
 
@@ -70,15 +73,15 @@ def stage(folder: Path) -> None:
     texts = pages()
     texts |= {f"api/{path}": text for path, text in api.pages().items()}
     texts |= {f"cli/{path}": text for path, text in command_line.pages().items()}
-    pictures = [path for path in DOCS.rglob("*") if path.suffix in PICTURES and "_static" not in path.parts]
-    wanted = {folder / path for path in texts} | {folder / path.relative_to(DOCS) for path in pictures}
+    drawn = pictures()
+    wanted = {folder / path for path in [*texts, *drawn.values()]}
     for path, text in texts.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_text(encoding="utf-8") != text:
             target.write_text(text, encoding="utf-8")
-    for path in pictures:
-        target = folder / path.relative_to(DOCS)
+    for path, place in drawn.items():
+        target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_bytes() != path.read_bytes():
             shutil.copyfile(path, target)
@@ -87,13 +90,22 @@ def stage(folder: Path) -> None:
             path.unlink()
 
 
+def pictures() -> dict[Path, str]:
+    """Return the places of all pictures in the sources of the site."""
+    found = [path for path in DOCS.rglob("*") if path.suffix in PICTURES and "_static" not in path.parts]
+    places = {path: path.relative_to(DOCS).as_posix() for path in found}
+    return places | {path: path.relative_to(ROOT).as_posix() for path in STUDIES.glob("*/*.svg")}
+
+
 def pages() -> dict[str, str]:
     """Return the hand-written and measured pages, by their paths in the sources of the site."""
     sources = {path: path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if "templates" not in path.parts}
+    sources |= {path: path.relative_to(ROOT).as_posix() for path in STUDIES.glob("*/README.md")}
     sources |= {ROOT / path: place for path, place in ALSO.items()}
+    places = sources | pictures()
     texts = {}
     for source, place in sources.items():
-        text = relinked(source.read_text(encoding="utf-8"), source, place, sources)
+        text = relinked(source.read_text(encoding="utf-8"), source, place, places)
         if place in CONTENTS:
             text += "\n```{toctree}\n:hidden:\n:glob:\n\n" + "\n".join(contents(place, sources)) + "\n```\n"
         texts[place] = text

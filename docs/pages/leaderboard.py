@@ -1,5 +1,6 @@
 """Page of the leaderboard, from `docs/studies/leaderboard.summary.xz`."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,12 @@ class Board:
     """The rows of the summary by ranker, with their tests."""
 
     def __init__(self, summary: Summary) -> None:
+        self.summary = summary
         self.data = list(dict.fromkeys(row.data for row in summary.rows))
         self.rows: dict[str, dict[str, dict[str, RowSummary]]] = {}  # by ranker, loss and data set
         for row in summary.rows:
             self.rows.setdefault(row.model, {}).setdefault(row.loss, {})[row.data] = row
+        self.neural = [model for model in self.rows if len(self.rows[model]) == 18]
         self.known: dict[Any, RunComparison] = {}
 
     def overall(self, model: str, loss: str) -> float:
@@ -66,11 +69,16 @@ class Board:
         return self.known[a, b, data]
 
 
+@cache
+def study() -> Board:
+    """Return the rows of the study; other pages also use them."""
+    return Board(read_summary(STUDY))
+
+
 def page() -> str:
     """Return the page."""
-    summary = read_summary(STUDY)
-    board = Board(summary)
-    neural = [model for model in board.rows if len(board.rows[model]) == 18]
+    board = study()
+    summary, neural = board.summary, board.neural
     overall = {model: board.pairs(model, None) for model in board.rows if len(board.rows[model]) > 2}
     per_set = {(model, data): board.pairs(model, data) for model in overall for data in board.data}
     return fill(
@@ -94,8 +102,8 @@ def page() -> str:
 
 def leading() -> tuple[list[str], list[str]]:
     """Return the losses in the leading group of every neural ranker, and those in that of none."""
-    board = Board(read_summary(STUDY))
-    neural = [model for model in board.rows if len(board.rows[model]) == 18]
+    board = study()
+    neural = board.neural
     overall = {model: board.pairs(model, None) for model in neural}
     groups = {model: {board.losses(model)[place] for place in overall[model].leading} for model in neural}
     never = [loss for loss in board.losses(neural[0]) if not any(loss in group for group in groups.values())]

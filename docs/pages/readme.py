@@ -25,7 +25,7 @@ LINKS = {
     "faq": "docs/faq.md",
     "auto": "docs/auto.md",
     "leaderboard": "docs/leaderboard.md",
-    "claims": "docs/claims.md",
+    "claims": "studies/claims/README.md",
     "performance": "docs/performance.md",
     "scale": "docs/scale.md",
     "architecture": "docs/architecture.md",

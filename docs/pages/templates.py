@@ -1,4 +1,4 @@
-"""Fill the Markdown templates of `docs/templates`; write tables and paragraphs in Markdown.
+"""Fill Markdown templates, those of `docs/templates` and of studies; write tables and paragraphs in Markdown.
 
 A place in a template is written `{{ name }}`. A paragraph with places is wrapped again after filling. A place that is
 the only content of a paragraph accepts any text, such as a table or a section; if the text is empty, the paragraph is
@@ -14,13 +14,14 @@ PLACE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 UNWRAPPED = re.compile(r"^(#|!|- |1\. |```)", re.MULTILINE)  # headings, pictures, lists and code keep their lines
 
 
-def fill(template: str, **values: str) -> str:
-    """Return the text of `docs/templates/<template>.md` with each `{{ name }}` replaced by the value of that name."""
-    text = (TEMPLATES / f"{template}.md").read_text()
+def fill(template: str | Path, **values: str) -> str:
+    """Return a template, a path or a name in `docs/templates`, with each `{{ name }}` replaced by its value."""
+    path = template if isinstance(template, Path) else TEMPLATES / f"{template}.md"
+    text = path.read_text()
     differing = set(PLACE.findall(text)) ^ set(values)
     if differing:
         raise ValueError(
-            f"values must match the places of docs/templates/{template}.md; got differences in {sorted(differing)}"
+            f"values must match the places of {path.parent.name}/{path.name}; got differences in {sorted(differing)}"
         )
     filled = []
     for block in text.strip("\n").split("\n\n"):

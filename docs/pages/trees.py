@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-from rankgrad.trees import hessians
+from rankgrad.losses import curvature
 
-from . import smooth_ablation
 from .comparisons import HEAD, LEVEL, adjusted, cells, phrase
 from .measurements import read
 from .templates import fill, paragraph, table
@@ -24,15 +23,14 @@ def page() -> str:
         "trees",
         second_derivatives=_second_derivatives(),
         **_losses(losses),
-        **smooth_ablation.values(),
         **_tuned(tuned),
         **_rounds(rounds),
     )
 
 
 def _second_derivatives() -> str:
-    """Return the table in the docstring of `rankgrad.trees.hessians`."""
-    return "\n\n".join(part.strip() for part in (hessians.__doc__ or "").split("\n\n")[1:])
+    """Return the table in the docstring of `rankgrad.losses.curvature`."""
+    return "\n\n".join(part.strip() for part in (curvature.__doc__ or "").split("\n\n")[1:])
 
 
 def _losses(found: dict[str, Any]) -> dict[str, str]:

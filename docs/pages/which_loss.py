@@ -9,7 +9,7 @@ from rankgrad import losses
 
 from .leaderboard import leading
 from .losses import FAMILIES, Advice
-from .measurements import read, where
+from .measurements import STUDIES, read, where
 from .templates import fill, table
 
 
@@ -45,7 +45,7 @@ def page(when: dict[str, Advice]) -> str:
 
 def _first(loss: str) -> str:
     """Return the number of rankers with which a loss has the highest mean on MQ2008, as "0 of 4"."""
-    found = read("study-learndcg-rq3")["tables"][0]
+    found = read(STUDIES / "learndcg-questions" / "rq3.json")["tables"][0]
     best: dict[str, tuple[float, str]] = {}
     for row in found["rows"]:
         entry = row["entries"]["nDCG(empty='one')@10"]["mean"], row["loss"]

@@ -8,6 +8,7 @@ from paths import ROOT, SOURCE
 MODULES = sorted(SOURCE.rglob("*.py"))
 PAGES = [
     *(ROOT / "docs").rglob("*.md"),
+    *ROOT.glob("studies/*/*.md"),
     *(SOURCE / "recipes").glob("*"),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from page_blocks import KINDS, blocks, run_page
 from paths import ROOT
+from tiny_study import no_processes
 from typer.main import get_command
 
 from rankgrad import data as lists
@@ -20,7 +21,7 @@ from rankgrad.cli import app
 
 DOCS = ROOT / "docs"
 PAGES = [path for path in DOCS.rglob("*.md") if "templates" not in path.parts]
-PAGES += [ROOT / "README.md", ROOT / "src" / "rankgrad" / "recipes" / "README.md"]
+PAGES += [*ROOT.glob("studies/*/README.md"), ROOT / "README.md", ROOT / "src" / "rankgrad" / "recipes" / "README.md"]
 # Pages whose commands run here, with replacements that make them short, and the files that they start with.
 SHORT = {"--out runs/": "--epochs 1 --out runs/"}
 MQ2008 = {"MQ2008 --fold 1": "synthetic:lists=40,features=10", **SHORT}
@@ -35,8 +36,8 @@ HERE = {
     "columns.md": {"auto --data clicks.csv": "auto --data clicks.csv --trials 1 --folds 2 --jobs 1"},
     "data.md": SHORT,
     "importance.md": {},
-    "learndcg.md": MQ2008,
-    "neural_loss.md": {
+    "../studies/learndcg-scalars/README.md": MQ2008,
+    "../studies/neural-loss/README.md": {
         **MQ2008,
         "features=10": "features=10,grades=3",
         "--form published": "--form published --lists 64 --batch 32 --epochs 1",
@@ -134,6 +135,10 @@ PREPARE = {
 }
 
 
+_no_processes = pytest.fixture(no_processes)
+
+
+@pytest.mark.usefixtures("_no_processes")
 @pytest.mark.parametrize("page", HERE)
 def test_the_commands_of_a_page_run(page, folder):
     PREPARE.get(page, lambda _: None)(folder)

@@ -1,4 +1,4 @@
-"""Bounds of graded labels (docs/bounds.md): cross entropies against -log NDCG and -log RR, and where they fail."""
+"""Bounds of graded labels (studies/bounds): cross entropies against -log NDCG and -log RR, and where they fail."""
 
 import math
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankgrad.cli.missing_option import FileMissing, file_fill
+from rankgrad.cli.option_groups import AsJson
 from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.errors import bad_value
 
@@ -29,7 +30,7 @@ def convert(
     ] = None,
     missing: FileMissing = None,
     docids: Annotated[bool, typer.Option(help="Use comments as document ids.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Convert LETOR text or a table to a memory-mapped cache, and print a summary.
 

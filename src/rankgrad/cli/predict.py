@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankgrad.cli.missing_option import Missing
+from rankgrad.cli.option_groups import Device, SavedModel
 from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.errors import Problems, bad_value, one_of
 
@@ -25,7 +26,7 @@ _ROWS = 16_384  # number of documents per block
 @with_table_options
 def predict(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
+    model: SavedModel,
     file: Annotated[Path, typer.Argument(help="LETOR file, table, cache or text:path=...; - is standard input.")],
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
     format: Annotated[
@@ -50,7 +51,7 @@ def predict(
     ] = None,
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
     missing: Missing = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Score every document of a file, in the order of the rows; labels are ignored.
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import signature
 from typing import Annotated, Any
 
 import typer
 
+from rankgrad.cli.option_groups import option, with_parameters
 from rankgrad.roles import ALL, SEVERAL, Columns, Role
 
 PANEL = "Tables (CSV, TSV, JSON lines, Parquet, Arrow)"
@@ -54,15 +55,15 @@ def with_table_options(command: Callable[..., None], shown: Sequence[str] = ()) 
     names = {role.name: role.option or role.name for role in ALL} | {"regroup": "regroup"}
     # `--query` of `rankgrad explain` is a query id, so its column has another name.
     typed = {
-        name: f"{option}_column" if option in signature(command).parameters else option
-        for name, option in names.items()
+        name: f"{spelled}_column" if spelled in signature(command).parameters else spelled
+        for name, spelled in names.items()
     }
     for role in ALL:
         spelling = f"--{typed[role.name].replace('_', '-')}"
         hidden = names[role.name] not in shown
-        option = typer.Option(spelling, help=_help(role), rich_help_panel=PANEL, metavar="<str>", hidden=hidden)
+        column = typer.Option(spelling, help=_help(role), rich_help_panel=PANEL, metavar="<str>", hidden=hidden)
         kind: Any = list[str] | None if role.several else str | None
-        added[typed[role.name]] = Annotated[kind, option], None
+        added[typed[role.name]] = Annotated[kind, column], None
     regroup = typer.Option(
         "--regroup", help="Accept rows of a query that are not adjacent.", rich_help_panel=PANEL, hidden=True
     )
@@ -74,18 +75,11 @@ def with_table_options(command: Callable[..., None], shown: Sequence[str] = ()) 
 
     @wraps(command)
     def run(**given: Any) -> None:
-        found = {name: given.pop(option) for name, option in typed.items()}
+        found = {name: given.pop(spelled) for name, spelled in typed.items()}
         regroup = found.pop("regroup")
         several = {role.name: _names(found[role.name] or ()) for role in SEVERAL}
         table = TableOptions(found | several, regroup)
         command(table=table, **{name: value for name, value in given.items() if name not in added})
 
     own = [each for each in signature(command).parameters.values() if each.name != "table"]
-    parameters = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in added.items()
-    ]
-    run.__signature__ = Signature([*own, *parameters])  # type: ignore[attr-defined]
-    kept = {name: each for name, each in command.__annotations__.items() if name != "table"}
-    run.__annotations__ = {**kept, **{name: each[0] for name, each in added.items()}}
-    return run
+    return with_parameters(run, [*own, *(option(name, *each) for name, each in added.items())])

@@ -22,7 +22,7 @@ from rankgrad.models.auto.stored_lists import joined
 from rankgrad.models.registry import load
 from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Pool, Runner, run_in_this_process
-from rankgrad.training.settings import check_number
+from rankgrad.settings.schema import check_number, store
 
 _NEEDS_LISTS = "be given, because an ensemble standardises scores per list"
 
@@ -81,20 +81,7 @@ class AutoRanker(RowRanker):
         out: str | os.PathLike[str] | None = None,
         verbose: bool = False,
     ) -> None:
-        self.minutes = minutes
-        self.trials = trials
-        self.metric = metric
-        self.folds = folds
-        self.single = single
-        self.max_latency = max_latency
-        self.distil = distil
-        self.memory = memory
-        self.jobs = jobs
-        self.seed = seed
-        self.missing = missing
-        self.categorical = categorical
-        self.out = out
-        self.verbose = verbose
+        store(self, locals())
 
     def fit(
         self,

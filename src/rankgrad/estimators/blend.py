@@ -21,6 +21,7 @@ from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weight
 from rankgrad.models.calibration import read_calibration, write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config
 from rankgrad.models.protocol import Contributions, TrainedModel
+from rankgrad.settings.schema import store
 from rankgrad.trees import TreeRanker
 from rankgrad.trees.model import KIND as TREES
 
@@ -51,9 +52,7 @@ class Blend(RowRanker):
     """Estimator that `blend` returns. `fit` sets `model_` and `weights_` (one weight per ranker, at least 0, sum 1)."""
 
     def __init__(self, rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> None:
-        self.rankers = rankers
-        self.loss = loss
-        self.even = even
+        store(self, locals())
 
     @property
     def _takes_nan(self) -> bool:  # type: ignore[override]

@@ -113,7 +113,9 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
     """Train the ranker of a cell; `device` replaces the device in the settings of the cell."""
     kind = kind_of(cell.settings["model"])
     settings = kind.on_device(cell.settings, device or cell.settings.get("device", "cpu"))
-    model = kind.fit(settings, data, validation, progress=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "adapt=.* is deprecated")  # a recipe describes an experiment as it was
+        model = kind.fit(settings, data, validation, progress=False)
     history = [{"epoch" if key == kind.unit else key: row[key] for key in row} for row in model.history]
     validated = {} if validation is None else model.validated(validation, cell.settings.get("metric", "nDCG@10"))
     versions = {**provenance.versions(), **kind.versions(settings)}
