@@ -1,6 +1,7 @@
 """Rows to lists: every format gives the same lists, a query may have several, and no split divides a query."""
 
 import ast
+import json
 import pickle
 from dataclasses import fields, replace
 from unittest.mock import patch
@@ -18,12 +19,14 @@ from rankgrad.data import (
     from_arrays,
     from_frame,
     open_cache,
+    read_letor,
     read_table,
     write_cache,
     write_parquet,
 )
 from rankgrad.data.assemble import join_lists
 from rankgrad.data.evaluation import evaluate_lists
+from rankgrad.data.sparse_rows import dense
 from rankgrad.data.splitting import held_out
 from rankgrad.data.tables import files
 from rankgrad.data.tables.reader import stream_table
@@ -34,6 +37,8 @@ from rankgrad.training.heldout_adaptation import split_held_out
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
+for module in ("csv", "feather", "parquet"):
+    pytest.importorskip(f"pyarrow.{module}")
 
 ROLES = {
     "label": "grade",
@@ -43,34 +48,45 @@ ROLES = {
     "weight": "w",
     "training_columns": "pos*",
 }
+CSV, TAB = pa.csv.write_csv, pa.csv.WriteOptions(delimiter="\t")
 WRITERS = {
-    "csv": lambda table, path: pa.csv.write_csv(table, path),
-    "tsv": lambda table, path: pa.csv.write_csv(table, path, pa.csv.WriteOptions(delimiter="\t")),
-    "jsonl": lambda table, path: table.to_pandas().to_json(path, orient="records", lines=True),
+    "csv": CSV,
+    "csv.gz": lambda table, path: CSV(table, pa.output_stream(path, compression="gzip")),
+    "tsv": lambda table, path: CSV(table, path, TAB),
+    "jsonl": lambda table, path: path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist())),
     "parquet": lambda table, path: pa.parquet.write_table(table, path, row_group_size=3),
-    "arrow": lambda table, path: pa.feather.write_feather(table, str(path)),
+    "arrow": lambda table, path: pa.feather.write_feather(table, str(path), chunksize=4),
 }
-FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+FRAMES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "lazy": lambda columns: pl.DataFrame(columns).lazy(),
+    "arrow": pa.table,
+}
+# Numbers that are hard to read exactly: few digits, many digits, tiny, huge, 0.
+HARD = np.random.default_rng(0).normal(size=64) * 10.0 ** np.random.default_rng(1).integers(-30, 30, 64)
+HARD = np.where(np.arange(64) % 4 == 0, 0.0, HARD).astype(np.float32)
 
 
 def table_of(keys, text=False):
     """Return the columns of a table; `keys` are pairs of a query and one of its lists, one per row."""
     count = np.arange(len(keys))
     return {
-        "query": [f"q{query}" if text else query for query, _ in keys],
+        "query": [f"q {query}" if text else query for query, _ in keys],
         "session": [f"s{own}" if text else own for _, own in keys],
         "grade": (count % 3).tolist(),
-        "doc": [f"d{row}" for row in count],
+        "doc": [f'd{row}, "{row}"' for row in count],
         "w": (1.0 + count % 2).tolist(),
         "position": (count % 4 - 1.5).tolist(),
-        "bm25": (count / 8).tolist(),
+        "bm25": HARD[: len(keys)].tolist(),
+        "age": count.tolist(),
     }
 
 
 def content(data):
     """Return all that a data set contains, apart from its name."""
     found = {each.name: getattr(data, each.name) for each in fields(data) if each.name not in ("name", "roles")}
-    found |= found.pop("columns")
+    found |= found.pop("columns") or {}
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in found.items()}
 
 
@@ -85,74 +101,90 @@ def sessions(queries=30, seed=0):
     return from_arrays(values, rng.integers(0, 3, len(rows)), qid=query, list_id=own)[0]
 
 
-@settings(max_examples=15, deadline=None)
+def expected_content(keys, columns, order, lists):
+    """Return what a data set contains, from rows in plain Python loops."""
+    whole = {name: np.array(values)[order].tolist() for name, values in columns.items()}
+    return {
+        "features": [list(pair) for pair in zip(whole["bm25"], whole["age"], strict=True)],
+        "labels": whole["grade"],
+        "offsets": [0, *np.cumsum([len(rows) for rows in lists]).tolist()],
+        "qids": [columns["query"][rows[0]] for rows in lists],
+        "list_ids": [columns["session"][rows[0]] for rows in lists] if "session" in columns else None,
+        "docids": whole["doc"],
+        "weights": whole["w"],
+        "position": whole["position"],
+        "rows": None if order == sorted(order) else order,
+        "feature_names": ("bm25", "age"),
+        **dict.fromkeys(("best", "categories", "texts")),
+    }
+
+
+@settings(max_examples=12, deadline=None)
 @given(
     keys=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=25),
     text=st.booleans(),
-    most=st.sampled_from([2, 65_536]),
+    several=st.booleans(),
+    consecutive=st.booleans(),
+    most=st.sampled_from([2, 7, 65_536]),
+    documents=st.sampled_from([1, 5, 10**6]),
 )
-def test_every_format_gives_the_same_lists(keys, text, most, tmp_path_factory):
-    import pyarrow.csv
-    import pyarrow.feather
-    import pyarrow.parquet  # noqa: F401
-
-    folder, columns = tmp_path_factory.mktemp("formats"), table_of(keys, text)
+def test_every_format_gives_the_same_lists(keys, text, several, consecutive, most, documents, tmp_path_factory):
+    keys = [(query, own if several else 0) for query, own in (sorted(keys) if consecutive else keys)]
     groups = {}  # rows of each list, in the order of the first rows
     for row, key in enumerate(keys):
         groups.setdefault(key, []).append(row)
     order = [row for rows in groups.values() for row in rows]
-    whole = {name: np.array(values)[order] for name, values in columns.items()}
-    expected = {
-        "features": np.float32(whole["bm25"])[:, None].tolist(),
-        "labels": whole["grade"].tolist(),
-        "offsets": [0, *np.cumsum([len(rows) for rows in groups.values()]).tolist()],
-        "qids": [columns["query"][rows[0]] for rows in groups.values()],
-        "list_ids": [columns["session"][rows[0]] for rows in groups.values()],
-        "docids": whole["doc"].tolist(),
-        "weights": whole["w"].tolist(),
-        "position": whole["position"].tolist(),
-        "rows": None if order == sorted(order) else order,
-        "feature_names": ("bm25",),
-        **dict.fromkeys(("best", "categories", "texts")),
-    }
+    columns, roles = table_of(keys, text), dict(ROLES)
+    if not several:
+        del columns["session"], roles["list_id"]
+    expected = expected_content(keys, columns, order, [*groups.values()])
+    grouped, folder = order == sorted(order), tmp_path_factory.mktemp("formats")
+    what = r"list \S+ of qid .+ occurs again after list \S+ of" if several else "qid .+ occurs again after"
+    what += rf" qid .+ \(first in row \d+\); expected the documents of a {'list' if several else 'query'} on consec"
+    scoring = rg.data.Columns(qid="query", list_id=roles.get("list_id"), docid="doc", features=("bm25", "age"))
     with patch.object(files, "_FEWEST", most), patch.object(files, "_MOST", most):
         for ending, write in WRITERS.items():
             path = folder / f"t.{ending}"
             write(pa.table(columns), path)
-            assert content(read_table(path, **ROLES, regroup=True)) == expected, ending
-        path = folder / "t.parquet"
-        for _ in ("written", "mapped"):
-            assert content(read_table(path, **ROLES, regroup=True, cache=folder / "cache")) == expected
-        data = read_table(path, **ROLES, regroup=True)
-        named = rg.data.Columns(qid="query", list_id="session", docid="doc", features=("bm25",))
-        if order == sorted(order):
-            assert content(read_table(path, **ROLES)) == expected
-            streamed = join_lists([*stream_table(path, named, features=1, documents=3)])
-            assert (streamed.list_names, streamed.docids.tolist()) == (data.list_names, expected["docids"])
-        else:
-            what = r"list \S+ of qid \S+ occurs again after list \S+ of qid \S+ \(first in row \d+\); expected the doc"
-            with pytest.raises(TableError, match=f"{what}uments of a list on consecutive rows"):
-                read_table(path, **ROLES)
-            with pytest.raises(TableError, match=what):
-                [*stream_table(path, named, features=1)]
+            for cache in (None, *([folder / "cache"] * 2 if ending in ("csv", "parquet") else ())):
+                data = read_table(path, **roles, regroup=True, cache=cache)
+                assert content(data) == expected, ending
+            assert isinstance(data.labels, np.memmap) == (ending in ("csv", "parquet"))
+            parts = stream_table(path, scoring, features=2, documents=documents)
+            if grouped:
+                assert content(read_table(path, **roles)) == expected, ending
+                streamed = [*parts]
+                assert all(len(part.labels) >= documents for part in streamed[:-1])
+                unread = {"labels": [0] * len(keys), "weights": None, "feature_names": None}
+                assert content(join_lists(streamed)) | {"position": None} == expected | unread | {"position": None}
+            else:
+                for read in (lambda path=path: read_table(path, **roles), lambda parts=parts: [*parts]):
+                    with pytest.raises(TableError, match=what):
+                        read()
     for name, make in FRAMES.items():
-        assert content(from_frame(make(columns), **ROLES)) == expected, name
-    found, rows = from_arrays(
-        np.array(columns["bm25"])[:, None],
-        columns["grade"],
-        qid=columns["query"],
-        list_id=columns["session"],
-        docids=columns["doc"],
-        training_columns={"position": columns["position"]},
-    )
+        assert content(from_frame(make(columns), **roles)) == expected, name
+    ids = {name: columns[column] for name, column in roles.items() if name in ("qid", "list_id")}
+    X = np.array([columns["bm25"], columns["age"]]).T
+    extra = {"docids": columns["doc"], "training_columns": {"position": columns["position"]}}
+    found, rows = from_arrays(X, columns["grade"], **ids, **extra)
     assert rows.tolist() == order
-    unknown = {"rows": None, "feature_names": None, "weights": None}
-    assert content(found) == expected | unknown
-    write_cache(data, folder / "whole")
-    assert content(open_cache(folder / "whole")) == expected
+    assert content(found) == expected | {"rows": None, "feature_names": None, "weights": None}
     write_parquet(data, folder / "again.parquet")
-    again = read_table(folder / "again.parquet", list_id="list_id", weight="weight", training_columns=["position"])
-    assert content(again) == expected | {"rows": None}
+    named = {"weight": "weight", "training_columns": ["position"]} | ({"list_id": "list_id"} if several else {})
+    assert content(read_table(folder / "again.parquet", **named)) == expected | {"rows": None}
+    if several:
+        return
+    lines = zip(columns["query"], columns["grade"], columns["bm25"], columns["age"], columns["doc"], strict=True)
+    pairs = [
+        f"{grade} qid:{f'{query}'.replace(' ', '')} 1:{one!r} 2:{two} # {doc}" for query, grade, one, two, doc in lines
+    ]
+    (folder / "t.txt").write_text("\n".join([*pairs, ""]))
+    unknown = dict.fromkeys(("weights", "feature_names", "position"))
+    unknown["qids"] = [f"q{qid[2:]}" if text else qid for qid in expected["qids"]]
+    for options in ({}, {"sparse": True}, {"cache": folder / "cache of text"}):
+        data = read_letor(folder / "t.txt", regroup=True, **options)
+        found = content(replace(data, features=dense(data.features)))
+        assert found | {"position": None} == expected | unknown, options
 
 
 def test_one_function_groups_rows():

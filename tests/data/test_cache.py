@@ -317,12 +317,6 @@ def test_a_fill_of_nan_is_equal_to_itself(source, folder, no_reading):
     read_letor(source, cache=folder, missing=np.nan)
 
 
-def test_regroup_into_a_cache(tmp_path):
-    path = tmp_path / "mixed.txt"
-    path.write_text("".join(f"0 qid:{row % 4} 1:{row} # {row}\n" for row in range(40)))
-    assert_same(read_letor(path, regroup=True, cache=tmp_path / "c"), read_letor(path, regroup=True))
-
-
 def test_lists_taken_from_a_cache_are_what_they_are_in_memory(source, folder):
     plain, mapped = read_letor(source), open_cache(folder)
     lists, again = np.array([7, 3, 3, 90]), np.array([False, True, True, False])

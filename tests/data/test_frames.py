@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rankgrad.data.frames import from_arrays, from_frame, read_parquet
-from rankgrad.group_rows import group_rows
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -21,37 +18,6 @@ COLUMNS = {
 }
 MAKERS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "lazy": lambda c: pl.DataFrame(c).lazy(), "arrow": pa.table}
 every_kind = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-@given(st.lists(st.integers(-3, 3) | st.integers(10**12, 10**12 + 2), max_size=40))
-def test_group_rows_is_stable_and_by_first_appearance(qid):
-    order, offsets, qids = group_rows(np.array(qid, dtype=np.int64))
-    groups = {}
-    for row, query in enumerate(qid):
-        groups.setdefault(query, []).append(row)
-    assert order.tolist() == [row for rows in groups.values() for row in rows]
-    assert np.diff(offsets).tolist() == [len(rows) for rows in groups.values()]
-    assert qids.tolist() == list(groups)
-
-
-@given(st.lists(st.sampled_from(["x", "yy", "z"]), min_size=1, max_size=30))
-def test_predictions_go_back_to_row_order(qid):
-    rows = np.arange(len(qid), dtype=np.float32)
-    data, order = from_arrays(rows[:, None], np.zeros(len(qid)), qid=qid)
-    restored = np.empty(len(qid))
-    restored[order] = data.features[:, 0]
-    assert np.array_equal(restored, rows)
-
-
-@every_kind
-def test_every_kind_of_frame_gives_the_same(make):
-    data = from_frame(make(COLUMNS), label="grade", qid="query", docid="doc")
-    assert data.qids.tolist() == ["b", "a", "c"]
-    assert data.offsets.tolist() == [0, 2, 4, 5]
-    assert data.labels.tolist() == [1, 2, 0, 1, 0]
-    assert data.features.tolist() == [[1.5, 1], [3.5, 3], [2.5, 2], [5.5, 5], [4.5, 4]]
-    assert data.features.dtype == data.labels.dtype == np.float32
-    assert data.docids.tolist() == ["d1", "d3", "d2", "d5", "d4"]
 
 
 @every_kind

@@ -17,10 +17,8 @@ from paths import SHARED
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from rankgrad.data import LetorError
-from rankgrad.data.assemble import reorder
 from rankgrad.data.letor import read_letor, streams
 from rankgrad.data.letor.chunks import stream_letor
-from rankgrad.group_rows import group_runs
 
 DATA = SHARED / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data folder is not beside the repository")
@@ -186,20 +184,6 @@ def test_regroup_is_stable_and_counts(write):
     assert data.offsets.tolist() == [0, 3, 6, 7]
     assert summaries[0].regrouped == 3
     assert "3 runs of documents moved, to join the documents of each query" in str(summaries[0])
-
-
-@given(qids=st.lists(st.integers(0, 5), min_size=1, max_size=40), width=st.integers(1, 5))
-def test_regrouped_rows_are_those_of_a_stable_sort(qids, width):
-    rows = np.arange(len(qids) * width).reshape(-1, width)
-    starts = np.flatnonzero(np.diff(qids, prepend=-1))
-    lists = group_runs(starts, len(qids), np.array(qids)[starts])
-    order = sorted(range(len(qids)), key=lambda row: (qids.index(qids[row]), row))
-    assert lists.order.tolist() == order
-    assert np.diff(lists.offsets).tolist() == [qids.count(qid) for qid in lists.qids]
-    assert (lists.source is None, lists.moved) == (order == sorted(order), len(starts) - len(lists.qids))
-    moved = rows.copy()
-    reorder(moved, lists.order)
-    assert np.array_equal(moved, rows[order])
 
 
 @pytest.mark.parametrize(

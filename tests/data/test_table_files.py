@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from rankgrad.data import Columns, TableError, from_arrays, from_frame, open_cache, read_letor, read_table, write_letor
+from rankgrad.data import Columns, TableError, from_arrays, from_frame, read_table
 from rankgrad.data.tables.columns import choose
 from rankgrad.data.tables.files import format_of, open_table
 from rankgrad.data.tables.reader import read_columns, stream_table
@@ -57,49 +57,6 @@ def write(table, path):
 
 NAMES = ("t.csv", "t.tsv", "t.csv.gz", "t.jsonl", "t.parquet", "t.arrow")
 every_format = pytest.mark.parametrize("name", NAMES)
-
-
-@every_format
-def test_every_format_gives_the_lists_of_letor_text(tmp_path, name):
-    data = lists()
-    write_letor(data, tmp_path / "t.txt")
-    found = read_table(write(as_table(data), tmp_path / name))
-    assert found.feature_names == ("f1", "f2", "f3", "f4", "f5")
-    assert found.rows is None
-    for field in ("features", "labels", "offsets", "qids", "docids"):
-        np.testing.assert_array_equal(getattr(found, field), getattr(data, field), err_msg=field)
-        if field != "docids":  # LETOR text has other rules for comments
-            np.testing.assert_array_equal(getattr(read_letor(tmp_path / "t.txt"), field), getattr(data, field))
-
-
-@every_format
-def test_rows_in_any_order(tmp_path, name):
-    data = lists()
-    order = np.random.default_rng(1).permutation(len(data.labels))
-    path = write(as_table(data).take(pa.array(order)), tmp_path / name)
-    with pytest.raises(TableError, match=r"row \d+: qid \d+ occurs again .*; expected .* or regroup=True"):
-        read_table(path)
-    for cache in (None, tmp_path / "cache", tmp_path / "cache"):
-        found = read_table(path, regroup=True, cache=cache)
-        np.testing.assert_array_equal(found.in_row_order(found.features[:, 2].copy()), data.features[order, 2])
-        np.testing.assert_array_equal(found.in_row_order(np.asarray(found.docids)), data.docids[order])
-        assert {*found.qids.tolist()} == {*data.qids.tolist()}
-    kept = open_cache(tmp_path / "cache")
-    assert isinstance(kept.rows, np.memmap)
-    assert kept.feature_names == found.feature_names
-    letor = read_letor(write_shuffled(data, order, tmp_path), regroup=True)
-    np.testing.assert_array_equal(letor.in_row_order(letor.features[:, 2].copy()), data.features[order, 2])
-
-
-def write_shuffled(data, order, folder):
-    path = folder / "shuffled.txt"
-    qid = data.row_qids[order]
-    lines = [
-        f"{data.labels[row]:g} qid:{q} " + " ".join(f"{j + 1}:{v!r}" for j, v in enumerate(data.features[row].tolist()))
-        for q, row in zip(qid, order, strict=True)
-    ]
-    path.write_text("\n".join(lines) + "\n")
-    return path
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.int64, np.uint16, np.float16, bool])
@@ -338,20 +295,6 @@ def test_a_file_that_is_not_a_table(tmp_path):
 
 
 # Streams
-
-
-@every_format
-@pytest.mark.parametrize("documents", [1, 50, 10**6])
-def test_a_stream_has_all_lists_in_order(tmp_path, name, documents, monkeypatch):
-    monkeypatch.setattr("rankgrad.data.tables.files._FEWEST", 7)
-    monkeypatch.setattr("rankgrad.data.tables.files._MOST", 7)
-    data = lists()
-    parts = [*stream_table(write(as_table(data), tmp_path / name), documents=documents)]
-    assert len(parts) > 1 or documents > 50
-    np.testing.assert_array_equal(np.concatenate([part.features for part in parts]), data.features)
-    np.testing.assert_array_equal(np.concatenate([part.qids for part in parts]), data.qids)
-    np.testing.assert_array_equal(np.concatenate([part.lengths for part in parts]), data.lengths)
-    np.testing.assert_array_equal(np.concatenate([part.docids for part in parts]), data.docids)
 
 
 def test_a_stream_checks_the_number_of_features_and_the_queries(tmp_path):

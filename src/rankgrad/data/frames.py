@@ -81,8 +81,9 @@ def from_arrays(
         column: _labels(np.asarray(values), f"training column {column!r}", -np.inf)
         for column, values in (training_columns or {}).items()
     }
-    own = {"list_ids": lists.list_ids, "columns": known or None}
-    data = Dataset(features, labels, lists.offsets, lists.qids, ids, name, **own)
+    data = Dataset(
+        features, labels, lists.offsets, lists.qids, ids, name, list_ids=lists.list_ids, columns=known or None
+    )
     if lists.source is not None:
         data = data.take_rows(lists.source, lists.offsets)
     return data, lists.order

@@ -55,10 +55,17 @@ class SplitReader:
         """
         parts: dict[str, Dataset] = {}
         names, categories = form.feature_names, form.categories
-        options: dict[str, Any] = {"missing": self.missing, "regroup": self.regroup, "verify": self.verify}
         for split, paths in self.paths.items():
-            known = {"model": names, "categories": categories, "cache": self._cache_of(split)}
-            data = parts[split] = read_columns(paths, form.columns, **known, **options)
+            data = parts[split] = read_columns(
+                paths,
+                form.columns,
+                model=names,
+                categories=categories,
+                regroup=self.regroup,
+                missing=self.missing,
+                cache=self._cache_of(split),
+                verify=self.verify,
+            )
             names, found = data.feature_names or (), data.categories or {}
             categories = {names[column]: values for column, values in found.items()}
         return self._splits(parts)

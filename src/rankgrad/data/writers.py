@@ -92,7 +92,7 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     _check_rows(dataset, "Parquet")
     given = {role.name: (role, values) for role in ROLES if (values := getattr(dataset, role.values)) is not None}
-    found = {name: np.asarray(values, np.float32) for name, values in (dataset.columns or {}).items()}
+    found: dict[str, Any] = {name: np.asarray(values, np.float32) for name, values in (dataset.columns or {}).items()}
     for name, (role, values) in given.items():
         read = query_ids if role.of_lists else document_ids
         found[name] = np.asarray(values, np.float32) if role.numbers else read(values, f"{role.title} ids")

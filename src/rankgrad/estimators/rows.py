@@ -293,8 +293,8 @@ class RowRanker(BaseEstimator):
         return self._grouped(X, y, qid, group, list_id)
 
     def _grouped(self, X: Any, y: Any, qid: Any, group: Any, list_id: Any) -> tuple[Dataset, NDArray[np.int64]]:
-        missing = np.nan if self._allows_nan else "error"
-        data, rows = from_arrays(X, y, qid=qid, group=group, missing=missing, list_id=list_id)
+        lists = {"qid": qid, "group": group, "list_id": list_id}
+        data, rows = from_arrays(X, y, **lists, missing=np.nan if self._allows_nan else "error")
         names = getattr(self, "feature_names_in_", None)
         data = replace(data, categories=self.categories_)
         return (data if names is None else replace(data, feature_names=tuple(map(str, names)))), rows

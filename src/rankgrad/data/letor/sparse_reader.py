@@ -55,9 +55,9 @@ def read_sparse(
         row = sum(len(part[1]) for part in parts)
         done += file.stat().st_size
     lists = runs.lists(row)
-    features, labels, ids = zip(*parts, strict=True)
+    matrices, labels, ids = zip(*parts, strict=True)
     names = np.concatenate(ids) if docids else None
-    data = Dataset(stack_rows([*features]), np.concatenate(labels), lists.offsets, lists.qids, names, name)
+    data = Dataset(stack_rows([*matrices]), np.concatenate(labels), lists.offsets, lists.qids, names, name)
     return data if lists.source is None else replace(data.take_rows(lists.source, data.offsets), rows=lists.order)
 
 
