@@ -132,13 +132,13 @@ def killed(arguments, folder, kills, seed):
     return count, done.stdout
 
 
-def run_here(*words):
-    """Run a command of the command line as typed, in this process; what it printed."""
+def run_here(*words, given=None):
+    """Run a command of the command line as typed, in this process, with an input; what it printed."""
     from typer.testing import CliRunner
 
     from rankgrad.cli import app
 
-    done = CliRunner().invoke(app, [*map(str, words)])
+    done = CliRunner().invoke(app, [*map(str, words)], input=given)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output

@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "kernels": {"backend"},
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
-    "settings": {"losses", "metrics", "data", "text.encoder_files"},
+    "settings": {"losses", "metrics", "data"},
     "data": {"lists", "metrics", "kernels.numba_cache"},
     "run": {"data", "losses", "metrics"},
     "models": {

@@ -28,6 +28,19 @@ class GroupedRows(NamedTuple):
         return np.arange(self.offsets[-1]) if self.source is None else self.source.astype(np.int64, copy=False)
 
 
+def _groups(*ids: NDArray[Any] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first run of each list, in the order of the runs, and for each run the number of its list."""
+    codes, *more = [each for each in ids if each is not None]
+    for other in more:
+        one, two = (np.unique(each, return_inverse=True)[1].astype(np.int64) for each in (codes, other))
+        codes = one * (len(two) + 1) + two
+    _, first, group = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order], place[group]
+
+
 def origins(*ids: NDArray[Any] | None) -> NDArray[np.int64]:
     """Return, for each run, the index of the first run with the same ids.
 
@@ -35,12 +48,8 @@ def origins(*ids: NDArray[Any] | None) -> NDArray[np.int64]:
         >>> origins(np.array([7, 9, 7, 8]), None).tolist(), origins(np.array([7, 7, 7]), np.array([1, 2, 1])).tolist()
         ([0, 1, 0, 3], [0, 1, 0])
     """
-    codes, *more = [each for each in ids if each is not None]
-    for other in more:
-        one, two = (np.unique(each, return_inverse=True)[1].astype(np.int64) for each in (codes, other))
-        codes = one * (len(two) + 1) + two
-    _, first, group = np.unique(codes, return_index=True, return_inverse=True)
-    return first[group].astype(np.int64)
+    first, group = _groups(*ids)
+    return first[group]
 
 
 def group_runs(
@@ -59,19 +68,18 @@ def group_runs(
         >>> lists.source.tolist(), lists.offsets.tolist(), lists.qids.tolist(), lists.moved
         ([0, 1, 3, 2], [0, 3, 4], [7, 9], 1)
     """
-    origin = origins(qids, list_ids)
-    first = np.unique(origin)
+    first, group = _groups(qids, list_ids)
     moved = len(starts) - len(first)
     ids = qids[first], None if list_ids is None else list_ids[first]
     if not moved:
         return GroupedRows(None, np.append(starts, rows).astype(np.int64), *ids, 0)
-    order = np.argsort(origin, kind="stable")
-    lengths = np.diff(starts, append=rows)[order]
+    order = np.argsort(group, kind="stable")
+    lengths = np.diff(starts, append=rows)
+    sizes = np.bincount(group, lengths, len(first))
     small = np.int32 if rows < 2**31 else np.int64
-    shift = starts[order] - np.cumsum(lengths) + lengths  # (runs,), old row minus new row
-    source = np.repeat(shift.astype(small), lengths)
+    shift = starts[order] - np.cumsum(lengths[order]) + lengths[order]  # (runs,), old row minus new row
+    source = np.repeat(shift.astype(small), lengths[order])
     source += np.arange(rows, dtype=small)
-    sizes = np.add.reduceat(lengths, np.searchsorted(origin[order], first))
     return GroupedRows(source, np.append(0, np.cumsum(sizes)).astype(np.int64), *ids, moved)
 
 
@@ -85,8 +93,9 @@ def lists_of_rows(qid: Any, list_id: Any = None) -> GroupedRows:
     ids = [query_ids(qid), *([] if list_id is None else [query_ids(list_id, "list_id")])]
     if len(ids[-1]) != len(ids[0]):
         bad_value("list_id", f"have one list id per row, ({len(ids[0])},)", ids[-1].shape)
-    starts = np.unique(np.concatenate([[0], *(np.flatnonzero(each[1:] != each[:-1]) + 1 for each in ids)]))
-    starts = starts[: len(ids[0])].astype(np.int64)  # no rows, no run
+    begins = np.ones(len(ids[0]), bool)
+    begins[1:] = np.any([each[1:] != each[:-1] for each in ids], axis=0)
+    starts = np.flatnonzero(begins)
     return group_runs(starts, len(ids[0]), *(each[starts] for each in ids))
 
 

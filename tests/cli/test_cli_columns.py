@@ -178,7 +178,7 @@ def test_trees_take_missing_values_without_an_option(tmp_path):
 def test_sparse_letor_text(model, tmp_path):
     (tmp_path / "data").mkdir()
     lines = [
-        f"{label} qid:{query} 1:{x:.3f} {100_000 + place % 7}:1"
+        f"{label} qid:{query} 1:{x:.3f} {5_000 + place % 7}:1"
         for place, (query, label, x) in enumerate(zip(QID, FRAME["label"], FRAME["x"], strict=True))
     ]
     (tmp_path / "data" / "train.txt").write_text("\n".join(lines) + "\n")

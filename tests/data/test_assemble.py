@@ -165,7 +165,7 @@ def test_one_function_groups_rows():
             # Rows with the same id are found by the first of equal values, or by sorting the ids of rows.
             if any({"return_index", "return_inverse"} <= {each.arg for each in call.keywords} for call in calls):
                 found.append((path.name, function.name))
-    assert found == [("group_rows.py", "origins")]
+    assert found == [("group_rows.py", "_groups")]
 
 
 def test_no_query_is_on_both_sides_of_a_split(tmp_path):

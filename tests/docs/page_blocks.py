@@ -1,9 +1,10 @@
 """The code of a page: its commands and plain Python run in the order of the page, in one folder.
 
 Blocks marked `python` without `>>>` are executed and share their names; blocks with `>>>` are doctests of pytest. Lines
-of blocks marked `bash` are commands: `rankgrad ...`, `torchrun ...`, `python FILE`, `head -N FILE`, or a line with a
-pipe. A block marked `text` is a part of what the commands or Python before it print, with `...` for the rest. Blocks
-marked `py` are code of another library, and blocks marked `sh` need hours or other programs: neither is executed.
+of blocks marked `bash` are commands: `rankgrad ...`, `torchrun ...`, `python FILE`, `head -N FILE`, or `cat FILE |
+rankgrad ... > FILE`. A block marked `text` is a part of what the commands or Python before it print, with `...` for the
+rest. Blocks marked `py` are code of another library, and blocks marked `sh` need hours or other programs: neither is
+executed.
 """
 
 import contextlib
@@ -70,8 +71,10 @@ def run_page(page, folder, shorter=None, given=()):
 def run_line(line):
     """What a command prints."""
     program, *words = shlex.split(line, comments=True)
-    if "|" in words:
-        return subprocess.run(line, shell=True, check=True, timeout=300, capture_output=True, text=True).stdout
+    if program == "cat":  # cat FILE | rankgrad ... > FILE
+        source, _, _, *words, _, target = words
+        Path(target).write_text(run_here(*words, given=Path(source).read_bytes()))
+        return target
     if program == "rankgrad":
         return run_here(*words)
     if program == "head":

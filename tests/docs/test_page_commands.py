@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from page_blocks import KINDS, blocks, run_page
 from paths import ROOT
+from tiny_study import no_processes
 from typer.main import get_command
 
 from rankgrad import data as lists
@@ -134,6 +135,10 @@ PREPARE = {
 }
 
 
+_no_processes = pytest.fixture(no_processes)
+
+
+@pytest.mark.usefixtures("_no_processes")
 @pytest.mark.parametrize("page", HERE)
 def test_the_commands_of_a_page_run(page, folder):
     PREPARE.get(page, lambda _: None)(folder)

@@ -16,6 +16,7 @@ from rankgrad.cli.data_source import DataSource
 from rankgrad.cli.terminal_tables import TEXT_METRICS
 from rankgrad.data import load
 from rankgrad.data.evaluation import AS_TREC_EVAL
+from rankgrad.errors import bad_value
 from rankgrad.experiments import load_recipe, parse_recipe
 from rankgrad.experiments.recipes.data_sets import read_recipe_data
 from rankgrad.experiments.report.query_explorer import ranked_lists
@@ -99,7 +100,7 @@ def test_a_recipe_for_texts_says_each_error_once():
     }  # fmt: skip
     with pytest.raises(ValueError, match="Small") as error:
         parse_recipe(raw, "Small")
-    assert str(error.value).splitlines()[1:] == [
+    assert sorted(str(error.value).splitlines()[1:]) == [
         "models.Text: encoder must be a folder or the name of a model on the Hugging Face hub; got ''",
         "models.Text: lr must be above 0 and finite; got 0",
     ]
@@ -159,6 +160,29 @@ def test_tune_tries_settings_of_an_encoder(root, tmp_path):
     assert [trial.epoch for trial in trials] == [1, 1]
     assert all(0 < trial.value < 1 for trial in trials)
     assert {*trials[1].drawn} == {"lr", "list_size", "batch_size", "weight_decay"}
+
+
+@pytest.mark.parametrize(
+    ("model", "begun", "add_relevant"),
+    [
+        ("bi_encoder", None, ",add_relevant=True"),
+        ("bi_encoder", SPEC, ""),  # by version 0.2
+        ("cross_encoder", f"{SPEC},add_relevant=True", ",add_relevant=True"),
+        ("linear", None, ""),
+    ],
+)
+def test_tune_adds_relevant_documents_for_new_searches_of_text_rankers(
+    model, begun, add_relevant, tmp_path, monkeypatch
+):
+    def check(_, search, source, overwrite):
+        bad_value("data", "be seen", source.data)
+
+    monkeypatch.setattr("rankgrad.cli.tune._check_folder", check)
+    (tmp_path / "trials").mkdir()
+    if begun is not None:
+        write_json(tmp_path / "trials" / "search.json", {"data": {"data": begun, "seed": 0}}, seal=True)
+    with pytest.raises(ValueError, match=rf"data must be seen; got {SPEC}{add_relevant}$"):
+        run_here("tune", "--data", SPEC, "--fold", 1, "--model", model, "--set", "encoder=x", "--out", tmp_path)
 
 
 def test_both_commands_train_on_the_same_lists(root, tmp_path):

@@ -110,8 +110,7 @@ class DataSource:
             "categories": categories_by_name(model),
         }
         found = load(self.data, holdout=0.0, verify=options.verify, **given)
-        parts = {part: data for part in PARTS if (data := getattr(found, part)) is not None}
-        return self._encoded(self._widened(parts, model), model)
+        return self._encoded(self._widened(found.parts(), model), model)
 
     def _encoded(self, parts: dict[str, "Dataset"], model: "TrainedModel | None") -> dict[str, "Dataset"]:
         """Return the parts with encoded categories, if `--categorical` names features of LETOR text."""

@@ -71,7 +71,7 @@ def tune(
     source = DataSource(data, fold, data_root, missing=read_as, holdout=holdout, seed=kept.get("seed", 0))
     source = replace(source, columns=table.columns(), regroup=table.regroup)
     begun = None if overwrite else _begun(out)
-    source = replace(source, data=kind.training_data(data, begun and begun["data"]))
+    source = replace(source, data=kind.training_data(data, None if begun is None else begun["data"]))
     source = source if begun is None else _as_begun(source, begun, missing)
     base, _ = kind.read({**{name: value for name, value in given.items() if value is not None}, **kept})
     varied = tuple(

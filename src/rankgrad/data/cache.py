@@ -92,7 +92,7 @@ def through_cache(
     options: dict[str, Any],
     name: str,
     verify: bool,
-    read: Callable[[New, Hashes], tuple[ReadSummary, dict[str, Sequence[str]]]],
+    read: Callable[[New, Hashes], tuple[ReadSummary, dict[str, Any]]],
 ) -> tuple[Dataset, ReadSummary]:
     """Return the data set and the summary of a cache. An absent, damaged or outdated cache is first written again.
 

@@ -334,3 +334,8 @@ class Splits:
     validation: Dataset | None  # lists for the choice of epoch and settings; None if there is no such part
     test: Dataset | None  # lists to evaluate a ranker on; None if there is no such part
     name: str = ""  # name in messages and reports
+
+    def parts(self) -> dict[str, Dataset]:
+        """Return the parts that exist, by name: train, validation, test."""
+        found = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: part for name, part in found.items() if part is not None}

@@ -12,7 +12,6 @@ from rankgrad.errors import warn_caller
 from rankgrad.losses.metric_formula import formula
 from rankgrad.losses.traits import Traits
 from rankgrad.metrics.custom import CustomMetric
-from rankgrad.metrics.metric import KINDS
 
 
 def check_lists(
@@ -49,7 +48,7 @@ def check_lists(
     if highest <= LARGEST_GRADE:
         return validation
     users = [loss] if traits.gain else []
-    if validation is not None and not custom and formula(metric, tuple(KINDS)).exp_gain:
+    if validation is not None and not custom and formula(metric, (metric.name,)).exp_gain:
         users.append(str(metric))
     if users:
         what = f"the highest label of {data.name or 'the training lists'} is {highest:g}"

@@ -1,13 +1,16 @@
 """The settings of the training of a text ranker. The names are the same in Python, recipes and commands."""
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rankgrad.errors import bad_value
 from rankgrad.settings.neural import AS_METRIC, AS_OPTIMISER, AS_SCHEDULE, LOSS_TEXT, METRIC_TEXT, TRACKERS
 from rankgrad.settings.schema import Schema, check_device, documented, setting
 
+STATIC = "static:"  # prefix of an encoder that only has an embedding table
 SAMPLINGS = ("relevant", "pairs", "random")
 PASSAGES = ("first", "mean", "best")
 
@@ -18,6 +21,23 @@ def _joint_loss(loss: Any) -> Any:
     found = as_loss(loss)
     found.only_joint("a text ranker")
     return found
+
+
+def check_encoder(encoder: Any, *, files: bool = True) -> str:
+    """Check the folder or name of an encoder, and return it as text. A local folder that does not exist is an error.
+
+    Args:
+        encoder: local folder or name on the hub, with or without the prefix `static:`.
+        files: False to accept a folder that does not exist.
+    """
+    if not isinstance(encoder, str | os.PathLike) or not str(encoder):
+        bad_value("encoder", "be a folder or the name of a model on the Hugging Face hub", repr(encoder))
+    text = str(encoder)
+    path = Path(text.removeprefix(STATIC)).expanduser()
+    local = text.removeprefix(STATIC).startswith(("/", ".", "~")) or path.exists()
+    if files and local and not (path / "config.json").is_file() and not (path / "modules.json").is_file():
+        bad_value("encoder", "be a folder with the files of a Hugging Face model, such as config.json", repr(text))
+    return text
 
 
 @documented()
@@ -101,8 +121,6 @@ class TextSettings(Schema):
     # fmt: on
 
     def _checks(self, files: bool) -> Iterable[Callable[[], Any]]:
-        from rankgrad.text.encoder_files import STATIC, check_encoder
-
         yield lambda: check_encoder(self.encoder, files=files)
         if self.model == "cross_encoder" and str(self.encoder).startswith(STATIC):
             must = "have layers for a cross_encoder (static: is for a bi_encoder only)"

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rankgrad.text.encoder_files import STATIC, save_pretrained, write_modules
+from rankgrad.settings.text import STATIC
+from rankgrad.text.encoder_files import save_pretrained, write_modules
 from rankgrad.text.encoder_loading import EncoderFiles, SentenceSettings, sentence_settings
 from rankgrad.text.network import Pairs, TextNetwork, Told, best_per_owner, mean_per_owner, owners
 from rankgrad.text.static_encoder import StaticBody

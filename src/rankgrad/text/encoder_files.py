@@ -15,7 +15,6 @@ from rankgrad.errors import bad_value
 from rankgrad.text.encoder_seal import seal_encoder
 
 ENCODER = "encoder"  # folder with the files of Hugging Face, inside the folder of a model
-STATIC = "static:"  # prefix of an encoder that only has an embedding table
 _NEW, _OLD = "encoder.new", "encoder.old"
 
 
@@ -31,23 +30,6 @@ def need_package(name: str, use: str) -> None:
     if find_spec(name) is None:
         package = name.replace("_", "-")
         raise ModuleNotFoundError(f"{use} needs {package}: pip install 'rankgrad[text]'")
-
-
-def check_encoder(encoder: Any, *, files: bool = True) -> str:
-    """Check the folder or name of an encoder, and return it as text. A local folder that does not exist is an error.
-
-    Args:
-        encoder: local folder or name on the hub, with or without the prefix `static:`.
-        files: False to accept a folder that does not exist.
-    """
-    if not isinstance(encoder, str | os.PathLike) or not str(encoder):
-        bad_value("encoder", "be a folder or the name of a model on the Hugging Face hub", repr(encoder))
-    text = str(encoder)
-    path = Path(text.removeprefix(STATIC)).expanduser()
-    local = text.removeprefix(STATIC).startswith(("/", ".", "~")) or path.exists()
-    if files and local and not (path / "config.json").is_file() and not (path / "modules.json").is_file():
-        bad_value("encoder", "be a folder with the files of a Hugging Face model, such as config.json", repr(text))
-    return text
 
 
 def save_pretrained(folder: Path, model: Any, tokeniser: Any) -> None:

@@ -66,7 +66,7 @@ class Tokeniser:
     ) -> "Tokeniser":
         """Return the tokeniser of an encoder, with the encoder's limit of the length and its token types.
 
-        If the tokenizer has no padding token, its end token is used, in the model too.
+        If the tokenizer has no padding token, tokenizer and model use the end token.
 
         Args:
             files: files of the encoder.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import AsJson, Device
 from rankgrad.cli.terminal_tables import TEXT_METRICS
 from rankgrad.cli.text import options
 from rankgrad.errors import bad_value
@@ -23,10 +24,10 @@ def evaluate(
     queries: options.Queries = None,
     qrels: options.Qrels = None,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
-    device: options.Device = "auto",
+    device: Device = "auto",
 ) -> None:
     """Measure runs as trec_eval does, and compare each run with the first: paired t-test, Holm's correction.
 
@@ -98,7 +99,7 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     from rankgrad.cli.text.first_stage import DEPTH, first_stage
     from rankgrad.cli.text.scoring import score_in_blocks
     from rankgrad.cli.text.seen_queries import warn_if_seen
-    from rankgrad.cli.text.text_models import kept_embeddings, load_text_model
+    from rankgrad.cli.text.text_models import load_text_model
     from rankgrad.cli.text.training_lists import KEPT, TextLists
     from rankgrad.text import candidate_lists, to_run
 
@@ -110,4 +111,4 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     first = first_stage(folder, collection, lists.candidate_run if same else None, lists.depth or DEPTH)
     data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
     data = data.take(np.flatnonzero([str(query) in measured for query in data.qids.tolist()]))
-    return to_run(data, score_in_blocks(model, data, embeddings=kept_embeddings(folder, collection, model)))
+    return to_run(data, score_in_blocks(model, data, folder=folder))

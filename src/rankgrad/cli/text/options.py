@@ -11,7 +11,6 @@ _QUERIES, _QRELS = (f"File of {what} (default: those of the index)." for what in
 Index = Annotated[Path, typer.Argument(help=_INDEX)]
 Queries = Annotated[Path | None, typer.Option(help=_QUERIES)]
 Qrels = Annotated[Path | None, typer.Option(help=_QRELS)]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 # Options of a training, which a resumed run has recorded: None means that the option is not given.
 RunFolder = Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.data import Dataset
     from rankgrad.text.model import TextModel
 
@@ -20,7 +21,7 @@ def partial_file(out: Path) -> Path:
 
 
 def score_in_blocks(
-    model: "TextModel", data: "Dataset", out: Path | None = None, embeddings: Any = None
+    model: "TextModel", data: "Dataset", out: Path | None = None, folder: "IndexFolder | None" = None
 ) -> "NDArray[Any]":
     """Score the lists of a text data set in blocks, and return one score per document.
 
@@ -31,19 +32,22 @@ def score_in_blocks(
         model: text ranker.
         data: text data set.
         out: file that the caller will write; None to write no file with the scores of complete blocks.
-        embeddings: embeddings of all documents by this bi-encoder, from `kept_embeddings`; None to compute them.
+        folder: index folder that may contain the embeddings of all documents by this model; None to compute them.
     """
     import numpy as np
 
     from rankgrad.atomic_files import writing
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.progress import Progress
+    from rankgrad.cli.text.text_models import kept_embeddings
     from rankgrad.text.bi_encoder import BiEncoder
+    from rankgrad.text.collection import collection_of
     from rankgrad.training.model import list_ranges
 
     if isinstance(model.network, BiEncoder) and model.network.tokeniser.passages != "best":
-        if embeddings is not None:
-            return _cosines(model, data, embeddings)
+        known = None if folder is None else kept_embeddings(folder, collection_of(data), model)
+        if known is not None:
+            return _cosines(model, data, known)
         with Progress("encoding", every=10) as progress:
             return model.score_lists(data, lambda done, count: progress.at("blocks of documents encoded", done, count))
     ranges = [*list_ranges(data.offsets, PAIRS)]

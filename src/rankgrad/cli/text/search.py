@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import Device
 from rankgrad.cli.text import options
 from rankgrad.errors import bad_value
 
@@ -30,7 +31,7 @@ def search(
     fuse: Annotated[bool, typer.Option("--fuse", help="Add the z-scores of BM25 and of the embeddings.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Save embeddings of documents in the index folder.")] = False,
     tag: Annotated[str | None, typer.Option(help="Name of the run (default: bm25, embeddings or fused).")] = None,
-    device: options.Device = "auto",
+    device: Device = "auto",
 ) -> None:
     """Search an index. Without --encoder, BM25 ranks the documents. The search of embeddings is exact.
 

@@ -34,7 +34,8 @@ def _all_runs(models: Iterable[str | Path | None]) -> dict[Path, TextLists]:
     """Return the text runs among models, by folder. Include the runs of their teachers and of their initial models."""
     from rankgrad.cli.text.text_models import is_model
     from rankgrad.models.folder import read_config
-    from rankgrad.text.encoder_files import ENCODER, STATIC
+    from rankgrad.settings.text import STATIC
+    from rankgrad.text.encoder_files import ENCODER
 
     found: dict[Path, TextLists] = {}
     waiting = [*models]

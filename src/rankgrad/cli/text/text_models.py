@@ -39,7 +39,7 @@ def check_exists(option: str, name: str, what: str = "folder", endings: tuple[st
         what: name of existing things that the option accepts, for the error.
         endings: endings of files that the option also accepts. A name with such an ending is a path.
     """
-    from rankgrad.text.encoder_files import STATIC
+    from rankgrad.settings.text import STATIC
 
     path = Path(name.removeprefix(STATIC)).expanduser()
     if not path.exists() and (path.suffix in endings or (path.parent != Path() and path.parent.is_dir())):
@@ -48,7 +48,8 @@ def check_exists(option: str, name: str, what: str = "folder", endings: tuple[st
 
 def encoder_of(name: str) -> str:
     """Return the encoder of a training: the folder in a model of rankgrad, another folder (absolute), or a name."""
-    from rankgrad.text.encoder_files import ENCODER, STATIC
+    from rankgrad.settings.text import STATIC
+    from rankgrad.text.encoder_files import ENCODER
 
     check_exists("encoder", name)
     prefix, name = (STATIC, name.removeprefix(STATIC)) if name.startswith(STATIC) else ("", name)
@@ -184,7 +185,7 @@ def _embeddings_path(folder: Path, collection: "Collection", model: "TextModel")
 
 def _classifies(name: str) -> bool:
     """Return True for an encoder with a classification head, which is a cross-encoder."""
-    from rankgrad.text.encoder_files import STATIC, check_encoder
+    from rankgrad.settings.text import STATIC, check_encoder
     from rankgrad.text.encoder_loading import EncoderFiles
 
     check_encoder(name)

@@ -180,6 +180,4 @@ class ListParts:
     @property
     def lists(self) -> dict[str, "Dataset"]:
         """Lists by part: train, validation, test."""
-        from rankgrad.cli.data_source import PARTS
-
-        return {name: part for name in PARTS if (part := getattr(self.splits, name)) is not None}
+        return self.splits.parts()

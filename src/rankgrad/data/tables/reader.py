@@ -118,7 +118,7 @@ def read_columns(
         if fill is not None and math.isnan(fill):
             options["missing"] = "nan"  # NaN is not JSON, and not equal to itself
 
-        def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, dict[str, Sequence[str]]]:
+        def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, dict[str, Any]]:
             _, summary, found = _read(table, choose, chosen, regroup, fill, new, progress)
             return summary, {"feature_names": found.features, "columns": found.training}
 
