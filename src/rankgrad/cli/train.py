@@ -1,6 +1,5 @@
 """`rankgrad train`: trains a ranker on labelled lists and saves it."""
 
-import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
 from rankgrad.cli.setting_options import with_setting_options
 from rankgrad.cli.table_options import TableOptions, with_table_options
-from rankgrad.cli.training_run import TrainingRun, kept_settings
+from rankgrad.cli.training_run import TrainingRun, kept_settings, print_saved, tested
 from rankgrad.errors import bad_value, first_line
 from rankgrad.settings.neural import Settings
 from rankgrad.settings.trees import TreeSpec
@@ -157,18 +156,13 @@ class ListRun(TrainingRun):
 
     def _report(self, console: "Console", model: "TrainedModel", test: "Dataset | None") -> dict[str, Any]:
         """Evaluate the model on the test lists, and print and return the result."""
-        from rankgrad.cli.terminal_tables import default_metrics, print_metrics
         from rankgrad.models.folder import write_metrics
 
         found: dict[str, Any] = {"unit": model.unit, **print_history(console, model)}
         if test is not None:
-            result = model.evaluate(test, default_metrics(test))
-            write_metrics(self.out, {**model.metrics, "test": result.means})
-            console.print(f"\non {len(test):,} test lists:")
-            print_metrics(result.rows(), result.notes(), console=console)
-            found["test"] = json.loads(result.to_json())
-        console.print(f"model: {self.out}", markup=False)
-        console.print(f"next:  rankgrad predict {shlex.quote(str(self.out))} FILE --out scores.txt", markup=False)
+            found["test"] = tested(console, model, test, "\non {} test lists:")
+            write_metrics(self.out, model.metrics)
+        print_saved(console, self.out)
         return found
 
 

@@ -1,7 +1,10 @@
-"""One training of `rankgrad train`, `rankgrad text train` or `distil`: its checks, its folder, and its fit."""
+"""What commands that train share: checks of the folder, settings of a resumed run, Ctrl-C, and the test lists."""
 
+import json
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +15,8 @@ from rankgrad.cli.argument_checks import is_first
 from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import RankerKind, TrainedModel
 
@@ -35,6 +40,59 @@ def kept_settings(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
     if not isinstance(kept, dict):
         bad_value(str(path), "contain a mapping from setting to value", repr(kept)[:80])
     return kept, path
+
+
+@contextmanager
+def search_run(out: Path, overwrite: bool) -> Iterator[None]:
+    """Lock the folder of a search inside of a `with` statement. After Ctrl-C, say how the search resumes.
+
+    Args:
+        out: folder of the search.
+        overwrite: True if the command replaces an earlier search.
+    """
+    from rankgrad.cli.argument_checks import only_run
+    from rankgrad.cli.shared_options import one_line
+
+    try:
+        with one_line(RuntimeError), only_run(out):
+            yield
+    except KeyboardInterrupt:
+        again = " without --overwrite" if overwrite else ""
+        typer.echo(f"\nStopped. To resume, run the same command again{again}.", err=True)
+        raise typer.Exit(130) from None
+
+
+def tested(console: "Console", model: "TrainedModel", test: "Dataset | None", said: str) -> dict[str, Any] | None:
+    """Evaluate a model on test lists, print the result, and return it as in JSON; None without test lists.
+
+    Args:
+        console: console of the command.
+        model: trained model, whose `metrics` receive the result.
+        test: test lists.
+        said: line before the result, in which `{}` stands for the number of lists.
+    """
+    from rankgrad.cli.terminal_tables import default_metrics, print_metrics
+
+    if test is None:
+        return None
+    result = model.evaluate(test, default_metrics(test))
+    model.metrics = {**model.metrics, "test": result.means}
+    console.print(said.format(f"{len(test):,}"))
+    print_metrics(result.rows(), result.notes(), console=console)
+    found: dict[str, Any] = json.loads(result.to_json())
+    return found
+
+
+def print_saved(console: "Console", out: Path, more: str = "") -> None:
+    """Print the folder of a saved model, and a command that uses it.
+
+    Args:
+        console: console of the command.
+        out: folder of the model.
+        more: text after the folder.
+    """
+    console.print(f"model: {out}{more}", markup=False)
+    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
 
 
 @dataclass
