@@ -1,6 +1,6 @@
 """`rankgrad auto`: finds the best ranker for a data set in a given time, and saves it."""
 
-import shlex
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +12,7 @@ import typer
 from rankgrad.cli.missing_option import FILLS, NAN, AutoMissing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.cli.training_run import print_saved, search_run, tested
 from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
@@ -58,12 +59,11 @@ def auto(
 
     Example: `rankgrad auto --data MQ2008 --fold 1 --minutes 10 --out runs/best`
     """
-    from rankgrad.cli.argument_checks import only_run, together
+    from rankgrad.cli.argument_checks import together
     from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.cli.experiment import cores
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import check_overwrite, remove_run
-    from rankgrad.cli.shared_options import one_line
     from rankgrad.data.inspection_checks import warn_shared
     from rankgrad.data.loading import is_benchmark
     from rankgrad.data.memory_limits import free_memory
@@ -90,48 +90,44 @@ def auto(
         lambda: check_overwrite(out) if overwrite else _check_folder(out),
     )
     console = messages(as_json)
-    try:
-        with one_line(RuntimeError), only_run(out):
-            if overwrite:
-                remove_run(out)
-            with telling(f"reading {data}"):
-                parts = source.read()
-                if "test" in parts:
-                    warn_shared(parts["train"], parts["test"])
-            result = _run(console, parts, settings, final, out, begun, ray)
-            tested = _save(console, result, parts, source, out)
-    except KeyboardInterrupt:
-        again = " without --overwrite" if overwrite else ""
-        typer.echo(f"\nStopped. To resume, run the same command again{again}.", err=True)
-        raise typer.Exit(130) from None
+    with search_run(out, overwrite):
+        if overwrite:
+            remove_run(out)
+        with telling(f"reading {data}"):
+            parts = source.read()
+            if "test" in parts:
+                warn_shared(parts["train"], parts["test"])
+        result = _run(console, parts, settings, final, out, begun, ray)
+        found = _save(console, result, parts, source, out)
     if as_json:
-        print_json({"model": out, **result.to_json(), "test": tested})
+        print_json({"model": out, **result.to_json(), "test": found})
+
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_BYTES = {"gb": 1e9, "mb": 1e6, "kb": 1e3}
+
+
+def _amount(text: str, units: dict[str, float], usual: str) -> float:
+    """Read an amount such as `2ms` or `0.5 GB`; without a unit, it has the usual one. NaN if it is not a number."""
+    number = text.strip().lower()
+    unit = next((ending for ending in units if number.endswith(ending)), "")
+    try:
+        return float(number.removesuffix(unit)) * units[unit or usual]
+    except ValueError:
+        return float("nan")
 
 
 def _seconds(text: str) -> float:
     """Read the duration of `--max-latency`, such as `2ms`, `0.5 ms` or `1s`, and return seconds."""
-    number, unit = text.strip().lower(), 1e-3
-    for ending, value in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
-        if number.endswith(ending):
-            number, unit = number.removesuffix(ending), value
-            break
-    try:
-        return float(number) * unit
-    except ValueError:
+    seconds = _amount(text, _SECONDS, "ms")
+    if math.isnan(seconds):
         bad_value("max_latency", "be a duration such as 2ms", repr(text))
+    return seconds
 
 
 def _bytes(text: str) -> int:
     """Read the size of `--memory`, such as `4GB` or `500MB`, and return the number of bytes."""
-    number, unit = text.strip().lower(), 1e9
-    for ending, value in (("gb", 1e9), ("mb", 1e6), ("kb", 1e3)):
-        if number.endswith(ending):
-            number, unit = number.removesuffix(ending), value
-            break
-    try:
-        size = float(number) * unit
-    except ValueError:
-        size = 0.0
+    size = _amount(text, _BYTES, "gb")
     if not 0 < size < float("inf"):
         bad_value("memory", "be a size such as 4GB", repr(text))
     return int(size)
@@ -202,29 +198,22 @@ def _kept_gain(result: "AutoResult", test: "Dataset") -> Iterator[str]:
 
 def _save(console: "Console", result: "AutoResult", parts: dict[str, Any], source: "DataSource", out: Path) -> Any:
     """Print the leaderboard and the ensemble, evaluate the model on the test lists, and save the model."""
-    import json
-
     from rankgrad.cli.live_leaderboard import LEADERBOARD, leaderboard_row
     from rankgrad.cli.overwrite import replace_model
-    from rankgrad.cli.terminal_tables import METRICS, print_metrics, print_names
+    from rankgrad.cli.terminal_tables import print_names
 
     heads = tuple(head.format(metric=result.metric) for head in LEADERBOARD)
     print_names(heads, [leaderboard_row(row) for row in result.leaderboard[:_SHOWN]], console=console)
     for line in result.summary():
         console.print(line, markup=False)
-    model, found, test = result.model, None, parts.get("test")
+    model, test = result.model, parts.get("test")
+    found = tested(console, model, test, "on {} test lists, which were not used in the search:")
     if test is not None:
-        evaluated = model.evaluate(test, METRICS)
-        model.metrics = {**model.metrics, "test": evaluated.means}
-        console.print(f"on {len(test):,} test lists, which were not used in the search:")
-        print_metrics(evaluated.rows(), evaluated.notes(), console=console)
-        found = json.loads(evaluated.to_json())
         for line in _kept_gain(result, test):
             console.print(line, markup=False)
     if source.missing == NAN and not model.takes_missing:
         source = replace(source, missing=None)  # the lists had no NaN, and later lists with NaN are an error
     replace(source, trained=("train", "validation")).keep(out)
     replace_model(model, out)
-    console.print(f"model: {out}; search: {out / SEARCH}", markup=False)
-    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
+    print_saved(console, out, f"; search: {out / SEARCH}")
     return found

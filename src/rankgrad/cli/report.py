@@ -96,7 +96,7 @@ def _studies(
 
 
 def _is_run(folder: Path) -> bool:
-    from rankgrad.cli.train import RUN
+    from rankgrad.cli.training_run import RUN
     from rankgrad.models.folder import CONFIG
 
     return any(file.is_file() for file in (folder / CONFIG, folder / RUN, _search_file(folder), _auto_file(folder)))

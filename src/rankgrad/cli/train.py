@@ -1,7 +1,5 @@
 """`rankgrad train`: trains a ranker on labelled lists and saves it."""
 
-import json
-import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
 from rankgrad.cli.setting_options import with_setting_options
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.cli.training_run import TrainingRun, kept_settings, print_saved, tested
 from rankgrad.errors import bad_value, first_line
 from rankgrad.settings.neural import Settings
 from rankgrad.settings.trees import TreeSpec
@@ -20,12 +19,10 @@ from rankgrad.settings.trees import TreeSpec
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rankgrad.cli.data_source import DataSource
     from rankgrad.data import Dataset
     from rankgrad.models.protocol import RankerKind, TrainedModel
 
 HOLDOUT = 0.2
-RUN = "run.json"  # file with the settings of a run, in the folder of the run
 
 
 @with_table_options
@@ -66,13 +63,10 @@ def train(
 
     Example: `rankgrad train --data MQ2008 --fold 1 --loss lambdaloss@5 --out runs/a`
     """
-    from rankgrad.cli.argument_checks import only_run, pair, parse_value
-    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.argument_checks import pair, parse_value
+    from rankgrad.cli.data_source import KEPT, DataSource
     from rankgrad.cli.json_output import messages
-    from rankgrad.cli.shared_options import one_line
-    from rankgrad.run import NotFinite
 
-    console = messages(as_json)
     given = {**settings, **dict(pair("set", text, parse_value) for text in others or ())}
     given |= {"missing": missing} if missing in FILLS else {}
     kind, settings, added = _settings(given, out if resume else None)
@@ -87,18 +81,18 @@ def train(
         source = replace(source, sparse=sparse)
     elif source is not None:
         source = replace(source, cache=cache)
-    checked = _check(kind, settings, source, out, resume, overwrite, data is not None, init_model)
-    assert source is not None
+
+    def named() -> None:
+        if source is None:
+            why = f", because {out} does not contain {KEPT}" if resume else ""
+            bad_value("data", f"be given{why}", None)
+        source.check(out if data is None else None)
+
+    run = ListRun(kind, settings, source, out, resume, overwrite, as_json, init_model)
+    run.check(named)
     if added:
-        console.print(added, markup=False)
-    try:
-        with one_line(NotFinite), only_run(out):
-            check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
-            _run(console, kind, settings, checked, source, out, resume, overwrite, init_model, as_json)
-    except KeyboardInterrupt:
-        if is_first():
-            typer.echo(f"\nStopped. {_how_to_resume(kind, out, settings, source, init_model)}", err=True)
-        raise typer.Exit(130) from None
+        messages(as_json).print(added, markup=False)
+    run.start()
 
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
@@ -117,182 +111,59 @@ def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind"
     return kind, {**kept, **kind.read({**({} if model is None else {"model": model}), **given})[0]}, ""
 
 
-def kept_settings(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
-    """Return the settings of a resumed run, and their file: `run.json`, or `config.json` for a run of rankgrad 0.1."""
-    from rankgrad.atomic_files import read_json
-    from rankgrad.models.folder import CONFIG, read_config
+class ListRun(TrainingRun):
+    """One training of `rankgrad train`."""
 
-    if folder is None:
-        return {}, None
-    path = folder / RUN
-    if path.is_file():
-        kept = read_json(path).get("settings")
-    else:
-        path = folder / CONFIG
-        kept = read_config(folder).get("settings", {}) if path.is_file() else {}
-        kept = kept if "model" in kept else {}
-    if not isinstance(kept, dict):
-        bad_value(str(path), "contain a mapping from setting to value", repr(kept)[:80])
-    return kept, path
+    def how_to_resume(self) -> str:
+        """Return the command that resumes the training; see `TrainingRun.how_to_resume`."""
+        if not self.kind.resumes(self.out):
+            return f"No {self.kind.unit} is complete: there is nothing to resume."
+        cache = "" if self.lists.cache is None else f"--cache {shlex.quote(self.lists.cache)} "
+        length = self.record["settings"].get(self.kind.length or "")
+        limit = "" if length is None else f"--epochs {length} "
+        start = "" if self.init_model is None else f"--init-model {shlex.quote(str(self.init_model))} "
+        return f"To resume: rankgrad train --resume {limit}{cache}{start}--out {shlex.quote(str(self.out))}"
 
+    def run(self) -> None:
+        """Read the lists, fit the model, and print the result; see `TrainingRun.run`."""
+        from rankgrad.cli.data_source import columns_text, telling
+        from rankgrad.cli.json_output import messages, print_json
+        from rankgrad.data.inspection_checks import warn_shared
 
-def _how_to_resume(
-    kind: "RankerKind", out: Path, settings: dict[str, Any], source: "DataSource", init_model: Path | None
-) -> str:
-    if not kind.resumes(out):
-        return f"No {kind.unit} is complete: there is nothing to resume."
-    cache = "" if source.cache is None else f"--cache {shlex.quote(source.cache)} "
-    length = {**kind.defaults, **settings}.get(kind.length or "")
-    limit = "" if length is None else f"--epochs {length} "
-    start = "" if init_model is None else f"--init-model {shlex.quote(str(init_model))} "
-    return f"To resume: rankgrad train --resume {limit}{cache}{start}--out {shlex.quote(str(out))}"
+        console, source = messages(self.as_json), self.lists
+        with telling(f"reading {source.data}"):
+            whole = source.read()
+            if "test" in whole:
+                warn_shared(whole["train"], whole["test"])
+            parts = source.hold_out(whole)
+        if (columns := columns_text(whole["train"])) is not None:
+            console.print(columns, markup=False)
+        note = f", held out from train, because the data has no validation part (--holdout {source.holdout:g})"
+        for name, part in parts.items():
+            origin = "" if name in whole else note
+            console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents{origin}", markup=False)
+        if "validation" not in parts:
+            console.print("no validation lists: training does not stop early")
+        features = parts["train"].matrix.shape[1]
+        console.print(f"training {self.kind.describe(self.settings)}, {features} features", markup=False)
+        model = self.fit(parts["train"], parts.get("validation"))
+        if is_first():
+            sizes = {name: len(part) for name, part in parts.items()}
+            result = self._report(console, model, parts.get("test"))
+            if self.as_json:
+                about = {"model": self.out, "kind": self.kind.name, "lists": sizes, "features": features}
+                print_json({**about, **result, **self.record})
 
+    def _report(self, console: "Console", model: "TrainedModel", test: "Dataset | None") -> dict[str, Any]:
+        """Evaluate the model on the test lists, and print and return the result."""
+        from rankgrad.models.folder import write_metrics
 
-def _check(
-    kind: "RankerKind",
-    settings: dict[str, Any],
-    source: "DataSource | None",
-    out: Path,
-    resume: bool,
-    overwrite: bool,
-    given: bool,
-    init_model: Path | None,
-) -> Any:
-    """Check the options of `rankgrad train`: raise one error with all problems, before any data is read.
-
-    Return the checked settings, for `RankerKind.fit`.
-    """
-    from rankgrad.cli.argument_checks import check_device, together
-    from rankgrad.cli.data_source import KEPT
-    from rankgrad.models.registry import saved_kind
-
-    def named() -> None:
-        if source is None:
-            why = f", because {out} does not contain {KEPT}" if resume else ""
-            bad_value("data", f"be given{why}", None)
-        source.check(None if given else out)
-
-    checked: list[Any] = []
-    together(
-        lambda: checked.append(kind.checked(settings)),
-        kind.check_installed,
-        lambda: check_device(str(settings.get("device", "auto"))),
-        named,
-        lambda: check_folder(kind, out, resume, overwrite),
-        lambda: None if init_model is None else saved_kind(init_model),
-    )
-    return checked[0]
-
-
-def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
-    """Check that the training of a ranker of this kind can start or resume in the folder `--out`."""
-    from rankgrad.cli.overwrite import check_overwrite
-    from rankgrad.models.folder import CONFIG
-    from rankgrad.models.registry import saved_kind
-
-    if not is_first():  # the first process may already write to the folder
-        return
-    if out.exists() and not out.is_dir():
-        bad_value("out", "be a folder", f"the file {out}")
-    if overwrite:
-        if resume:
-            bad_value("overwrite", "not be given with --resume", "both")
-        if int(os.environ.get("WORLD_SIZE", os.environ.get("SLURM_NTASKS", "1"))) > 1:
-            bad_value(
-                "overwrite", "not be given in a run with several processes (remove the folder first)", "--overwrite"
-            )
-        check_overwrite(out)
-        return
-    if (out / CONFIG).exists():
-        saved = saved_kind(out)  # raises an error if another program wrote the file
-        if (saved.saved_as or saved.name) != (kind.saved_as or kind.name):
-            bad_value("out", "be a new folder", f"{out}, which contains a model of the kind {saved.name}")
-    if not resume and kind.has_run(out):
-        bad_value("out", "be a new folder (or add --resume or --overwrite)", f"{out}, which contains a run")
-
-
-def _run(
-    console: "Console",
-    kind: "RankerKind",
-    settings: dict[str, Any],
-    checked: Any,
-    source: "DataSource",
-    out: Path,
-    resume: bool,
-    overwrite: bool,
-    init_model: Path | None,
-    as_json: bool,
-) -> None:
-    from rankgrad.atomic_files import write_json
-    from rankgrad.cli.data_source import columns_text, telling
-    from rankgrad.cli.json_output import print_json
-    from rankgrad.cli.overwrite import remove_run
-    from rankgrad.cli.shared_options import detail, options
-    from rankgrad.data.inspection_checks import warn_shared
-    from rankgrad.models.registry import load
-    from rankgrad.run.log import row_text
-
-    with telling(f"reading {source.data}"):
-        whole = source.read()
-        if "test" in whole:
-            warn_shared(whole["train"], whole["test"])
-        parts = source.hold_out(whole)
-    if (columns := columns_text(whole["train"])) is not None:
-        console.print(columns, markup=False)
-    note = f", held out from train, because the data has no validation part (--holdout {source.holdout:g})"
-    for name, part in parts.items():
-        origin = "" if name in whole else note
-        console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents{origin}", markup=False)
-    if "validation" not in parts:
-        console.print("no validation lists: training does not stop early")
-    features = parts["train"].matrix.shape[1]
-    console.print(f"training {kind.describe(settings)}, {features} features", markup=False)
-    resumed = resume and kind.resumes(out)
-    record = {"settings": {**kind.defaults, **settings}}
-    for name, value in record["settings"].items():
-        detail(f"  {name}: {value}")
-    start = None if init_model is None else load(init_model)
-    if overwrite:
-        remove_run(out)
-    if is_first() and not resumed:
-        source.keep(out)
-        write_json(out / RUN, record, seal=True)
-    fitting: dict[str, Any] = {"out": out, "resume": resume, "init_model": start}
-    fitting["progress"] = is_first() and not options.quiet
-    if (
-        options.verbose and not options.quiet
-    ):  # one line per epoch or tree, also of a run whose progress has fewer lines
-        total = record["settings"].get(kind.length or "")
-        fitting |= {"progress": None, "callbacks": [lambda row: detail(row_text(row, kind.unit, total))]}
-    with telling():
-        model = kind.fit(checked, parts["train"], parts.get("validation"), **fitting)
-    if is_first():
-        if resumed:  # `fit` has checked that the run has the same data
-            source.keep(out)
-            write_json(out / RUN, record, seal=True)
-        if not kind.has_run(out):
-            model.save(out)
-        sizes = {name: len(part) for name, part in parts.items()}
-        result = _report(console, model, parts.get("test"), out)
-        if as_json:
-            print_json({"model": out, "kind": kind.name, "lists": sizes, "features": features, **result, **record})
-
-
-def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> dict[str, Any]:
-    """Evaluate the model of `rankgrad train` on the test lists, and print and return the result."""
-    from rankgrad.cli.terminal_tables import default_metrics, print_metrics
-    from rankgrad.models.folder import write_metrics
-
-    found: dict[str, Any] = {"unit": model.unit, **print_history(console, model)}
-    if test is not None:
-        result = model.evaluate(test, default_metrics(test))
-        write_metrics(out, {**model.metrics, "test": result.means})
-        console.print(f"\non {len(test):,} test lists:")
-        print_metrics(result.rows(), result.notes(), console=console)
-        found["test"] = json.loads(result.to_json())
-    console.print(f"model: {out}", markup=False)
-    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
-    return found
+        found: dict[str, Any] = {"unit": model.unit, **print_history(console, model)}
+        if test is not None:
+            found["test"] = tested(console, model, test, "\non {} test lists:")
+            write_metrics(self.out, model.metrics)
+        print_saved(console, self.out)
+        return found
 
 
 def print_history(console: "Console", model: "TrainedModel") -> dict[str, Any]:

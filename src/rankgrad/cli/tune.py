@@ -1,6 +1,5 @@
 """`rankgrad tune`: searches for good settings for a data set, and saves the best model."""
 
-import shlex
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.cli.training_run import print_saved, search_run, tested
 from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
@@ -55,11 +55,10 @@ def tune(
 
     Example: `rankgrad tune --data MQ2008 --fold 1 --loss lambdaloss@10 --budget 40`
     """
-    from rankgrad.cli.argument_checks import check_device, only_run, pair, parse_value, together
+    from rankgrad.cli.argument_checks import check_device, pair, parse_value, together
     from rankgrad.cli.data_source import DataSource, telling
     from rankgrad.cli.json_output import messages, print_json
     from rankgrad.cli.overwrite import remove_run
-    from rankgrad.cli.shared_options import one_line
     from rankgrad.experiments.tuning import Search
     from rankgrad.models.registry import kind_or_default
 
@@ -89,20 +88,15 @@ def tune(
     )
     console = messages(as_json)
     _state(console, search)
-    try:
-        with one_line(RuntimeError), only_run(out):
-            _check_folder(out, search, source, overwrite)  # check again, because another run may have finished
-            with telling(f"reading {data}"):
-                source.read()  # an error or a warning about the data is printed once, before the processes start
-            if overwrite:
-                remove_run(out)
-            rounds = _run(search, source, out, jobs)
-            found = _report(console, search, rounds)
-            found["test"] = _save(console, search.best_first(rounds[-1])[0], source, out)
-    except KeyboardInterrupt:
-        again = " without --overwrite" if overwrite else ""
-        typer.echo(f"\nStopped. To resume, run the same command again{again}.", err=True)
-        raise typer.Exit(130) from None
+    with search_run(out, overwrite):
+        _check_folder(out, search, source, overwrite)  # check again, because another run may have finished
+        with telling(f"reading {data}"):
+            source.read()  # an error or a warning about the data is printed once, before the processes start
+        if overwrite:
+            remove_run(out)
+        rounds = _run(search, source, out, jobs)
+        found = _report(console, search, rounds)
+        found["test"] = _save(console, search.best_first(rounds[-1])[0], source, out)
     if as_json:
         print_json({"model": out, "metric": search.metric, "space": search.space, **found})
 
@@ -251,23 +245,14 @@ def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) ->
 
     The result is a dictionary as in JSON, or None if there are no test lists.
     """
-    import json
-
-    from rankgrad.cli.terminal_tables import default_metrics, print_metrics
     from rankgrad.models.registry import load
 
     model = load(out / TRIALS / best.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # printed when the search began
-        test, result = source.read().get("test"), None
-    if test is not None:
-        found = model.evaluate(test, default_metrics(test))
-        model.metrics = {**model.metrics, "test": found.means}
-        console.print(f"the best trial on {len(test):,} test lists, which were not used in the search:")
-        print_metrics(found.rows(), found.notes(), console=console)
-        result = json.loads(found.to_json())
+        test = source.read().get("test")
+    result = tested(console, model, test, "the best trial on {} test lists, which were not used in the search:")
     source.keep(out)
     model.save(out)
-    console.print(f"model: {out}; trials: {out / TRIALS}", markup=False)
-    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
+    print_saved(console, out, f"; trials: {out / TRIALS}")
     return result

@@ -22,26 +22,21 @@ from rankgrad.models.auto.stored_lists import joined
 from rankgrad.models.registry import load
 from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Pool, Runner, run_in_this_process
-from rankgrad.settings.schema import check_number, store
+from rankgrad.settings.schema import check_number, documented, store
 
 _NEEDS_LISTS = "be given, because an ensemble standardises scores per list"
 
 
+@documented(SearchSettings, FinalSettings)
 class AutoRanker(RowRanker):
     """Find the best ranker for a data set: try several kinds of rankers, and combine the best ones.
 
     Args:
         minutes: duration of the search, including the choice of the ensemble; used if `trials` is None.
-        trials: number of candidates, instead of `minutes`. Repeated calls on one machine then have the same result.
-        metric: spec of the metric that chooses the candidates and the ensemble.
-        folds: number of folds; each candidate has one model per fold.
-        single: True to return one model that is trained on all lists, instead of an ensemble.
         max_latency: maximum latency of the ensemble, in milliseconds per 100 documents on one core; None for no limit.
-        distil: `"mlp"` or `"lightgbm"`, to return a student that is trained on scores of the ensemble; None for none.
         memory: number of gigabytes that all trainings may use together; None for no limit.
         jobs: number of processes; 1 to train in this process. With more processes, a script must call `fit` inside
             `if __name__ == "__main__":`, because the other processes import the script.
-        seed: random seed of the folds, of random candidates and of the trainings.
         missing: treatment of NaN in X by networks: `"error"`, `"zero"`, `"mean"` or `"indicator"`, as in
             `rankgrad.Ranker`; None means `"mean"` if X of `fit` contains NaN. Trees accept NaN, except with `"error"`.
         categorical: names or positions of categorical columns, as in `rankgrad.Ranker`.

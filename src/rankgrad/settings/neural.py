@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rankgrad.data import Preprocessing
 
 Part = Any  # a spec, or a custom object
-FILLS = ("zero", "mean", "indicator")  # ways to replace missing values before a network reads the features
+MISSING = ("error", "zero", "mean", "indicator")  # values of the setting `missing`
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 AS_LOSS, LOSS_TEXT = "rankgrad.losses.custom:as_loss", "rankgrad.losses.custom:loss_text"
@@ -51,7 +51,7 @@ class Settings(Schema):
     )
     missing: str = setting(
         "error", "treatment of NaN: error, zero, mean, or indicator (the mean, and a column that marks NaN)",
-        choices=("error", *FILLS), added=True,
+        choices=MISSING, added=True,
     )
     epochs: int = setting(100, "maximum number of epochs", least=1, on_resume=True, shown=True)
     batch_size: int = setting(64, "number of lists per batch", least=1, search=[16, 32, 64, 128], shown=True)

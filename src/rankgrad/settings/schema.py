@@ -160,6 +160,10 @@ def _read(declared: "Field[Any]", settings: Any, found: dict[str, Any]) -> None:
     """Check a setting, and add its value to `found`."""
     name, about, value = declared.name, declaration(declared), getattr(settings, declared.name)
     kinds = get_args(declared.type) or (declared.type,)
+    optional = NoneType in kinds
+    if value is None and optional:
+        found[name] = value
+        return
     if about.reads is not None and str in kinds and not isinstance(value, str):
         bad_value(name, "be text", repr(value))
     if about.reads is not None:
@@ -170,8 +174,8 @@ def _read(declared: "Field[Any]", settings: Any, found: dict[str, Any]) -> None:
     elif bool in kinds and not isinstance(value, bool):
         bad_value(name, "be True or False", repr(value))
     elif int in kinds or float in kinds:
-        optional, limits = NoneType in kinds, {"least": about.least, "below": about.below, "why": about.why}
-        check_number(name, value, whole=int in kinds, optional=optional, **limits)  # type: ignore[arg-type]
+        limits: dict[str, Any] = {"least": about.least, "below": about.below, "why": about.why}
+        check_number(name, value, whole=int in kinds, optional=optional, **limits)
     found[name] = value
 
 

@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.text.teacher import read_order, teacher_kind
 from rankgrad.cli.text.training_lists import TEACHER_RUN, ListParts, TextLists
+from rankgrad.cli.training_run import TrainingRun, kept_settings
 from rankgrad.errors import bad_value, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rankgrad.data import Dataset
-    from rankgrad.models.protocol import RankerKind, TrainedModel
+    from rankgrad.models.protocol import TrainedModel
     from rankgrad.text.model import TextModel
 
 TEST_RUN = "test-run.txt"  # run of the test queries of a fold, in the folder of the run
@@ -32,50 +30,23 @@ def train_text_ranker(command: str, settings: dict[str, Any], given: "Mapping[st
         settings: given settings of `rankgrad.text.TextSettings`, except the encoder.
         given: all parameters of the command: those of `TextLists`, `encoder`, `out`, `resume`, `overwrite`, `as_json`.
     """
-    from rankgrad.cli.argument_checks import check_device, only_run, together
-    from rankgrad.cli.shared_options import one_line
-    from rankgrad.cli.train import check_folder
     from rankgrad.models.registry import kind_of
-    from rankgrad.run import NotFinite
 
-    out, resume, overwrite = given["out"], given["resume"], given["overwrite"]
+    out, resume = given["out"], given["resume"]
     resumed = out if resume else None
     lists = TextLists.of({**given, "seed": settings.get("seed")}, resumed)
     settings = _settings(settings, given["encoder"], lists, resumed)
     one_of("model", settings["model"], _MODELS)
-    kind = kind_of(settings["model"])
-    checked: list[Any] = []
-    together(
-        lambda: checked.append(kind.checked(settings)),
-        kind.check_installed,
-        lambda: check_device(str(settings.get("device", "auto"))),
-        lists.check,
-        lambda: check_folder(kind, out, resume, overwrite),
-    )
-    try:
-        with one_line(NotFinite), only_run(out):
-            check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
-            TextRun(kind, settings, checked[0], lists, out, resume, given["as_json"]).train(overwrite)
-    except KeyboardInterrupt:
-        if is_first():
-            where = f"rankgrad text {command} --resume --out {shlex.quote(str(out))}"
-            done = kind.resumes(out)
-            typer.echo(f"\nStopped. {f'To resume: {where}' if done else _nothing(lists, out, where)}", err=True)
-        raise typer.Exit(130) from None
-
-
-def _nothing(lists: TextLists, out: Path, where: str) -> str:
-    from rankgrad.cli.text.scoring import partial_file
-
-    if lists.teacher is not None and partial_file(out / TEACHER_RUN).is_file():
-        return f"The scores of the teacher are saved. To resume: {where}"
-    return "No epoch is complete: there is nothing to resume."
+    start = None if lists.init_model is None else Path(lists.init_model)
+    options: dict[str, Any] = {"overwrite": given["overwrite"], "as_json": given["as_json"], "command": command}
+    run = TextRun(kind_of(settings["model"]), settings, lists, out, resume, init_model=start, **options)
+    run.check(lists.check)
+    run.start()
 
 
 def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resumed: Path | None) -> dict[str, Any]:
     """Return the settings of a text run: recorded settings of the resumed run or initial model, and given settings."""
     from rankgrad.cli.text.text_models import encoder_of, is_model
-    from rankgrad.cli.train import kept_settings
     from rankgrad.models.folder import read_config
 
     named = {} if encoder is None else {"encoder": encoder_of(encoder)}
@@ -96,65 +67,54 @@ def _settings(given: dict[str, Any], encoder: str | None, lists: TextLists, resu
     return {"model": "bi_encoder", **start, **given, **named}
 
 
-@dataclass(frozen=True)
-class TextRun:
-    """One training of `rankgrad text train` or `distil`, whose options are checked."""
+@dataclass
+class TextRun(TrainingRun):
+    """One training of `rankgrad text train` or `distil`."""
 
-    kind: "RankerKind"
-    settings: dict[str, Any]
-    checked: Any  # the settings as `RankerKind.fit` takes them
     lists: TextLists
-    out: Path
-    resume: bool
-    as_json: bool
+    command: str = "train"
 
-    def train(self, overwrite: bool) -> None:
-        """Read the lists, train or resume, and print the result. `overwrite` removes the run in the folder before."""
-        from rankgrad.atomic_files import write_json
+    def how_to_resume(self) -> str:
+        """Return the command that resumes the training; see `TrainingRun.how_to_resume`."""
+        from rankgrad.cli.text.scoring import partial_file
+
+        where = f"rankgrad text {self.command} --resume --out {shlex.quote(str(self.out))}"
+        if self.kind.resumes(self.out):
+            return f"To resume: {where}"
+        if self.lists.teacher is not None and partial_file(self.out / TEACHER_RUN).is_file():
+            return f"The scores of the teacher are saved. To resume: {where}"
+        return "No epoch is complete: there is nothing to resume."
+
+    def run(self) -> None:
+        """Read the lists, fit the model, and print the result; see `TrainingRun.run`."""
         from rankgrad.cli.data_source import telling
         from rankgrad.cli.json_output import messages, print_json
-        from rankgrad.cli.overwrite import remove_run
-        from rankgrad.cli.shared_options import detail, options
         from rankgrad.cli.text.seen_queries import warn_if_seen
         from rankgrad.cli.text.text_models import load_text_model
-        from rankgrad.cli.train import RUN
-        from rankgrad.models.registry import load
 
-        kind, settings, lists, out, console = self.kind, self.settings, self.lists, self.out, messages(self.as_json)
+        settings, lists, console = self.settings, self.lists, messages(self.as_json)
         with telling(f"reading {lists.index}"):
             parts = lists.read()
             warn_if_seen([lists.teacher, lists.init_model, settings["encoder"]], self._test_texts(parts))
         for name, part in parts.lists.items():
             console.print(f"{name}: {len(part):,} lists, {len(part.labels):,} documents", markup=False)
-        train, validation = parts.splits.train, parts.splits.validation
+        validation = parts.splits.validation
         if validation is None:
             console.print("no validation lists: the model has the weights of the last epoch")
-        start = None if lists.init_model is None else load(lists.init_model)
         taught = lists.teacher is not None
         device, by_model = str(settings.get("device", "auto")), taught and teacher_kind(str(lists.teacher)) == "model"
         teacher = load_text_model(str(lists.teacher), device, "teacher") if by_model else None
-        record = {"settings": {**kind.defaults, **settings}}
-        for name, value in record["settings"].items():
-            detail(f"  {name}: {value}")
-        if overwrite:
-            remove_run(out)
-        if not (self.resume and kind.resumes(out)):
-            lists.keep(out)
-            write_json(out / RUN, record, seal=True)
-        if taught:
-            with telling():
-                train = self._taught(train, teacher)
-        console.print(f"training {kind.describe(settings)}", markup=False)
-        shown = is_first() and not options.quiet
-        with telling():
-            model = kind.fit(
-                self.checked, train, validation, out=out, resume=self.resume, progress=shown, init_model=start
-            )
-        write_json(out / RUN, record, seal=True)  # a resumed run may have more epochs
+
+        def train(data: "Dataset") -> "Dataset":
+            data = self._taught(data, teacher) if taught else data
+            console.print(f"training {self.kind.describe(settings)}", markup=False)
+            return data
+
+        model = self.fit(parts.splits.train, validation, train)
         result = self._report(model, parts)
         if self.as_json:
             counts = {name: len(part) for name, part in parts.lists.items()}
-            print_json({"model": out, "kind": kind.name, "lists": counts, **result, **record})
+            print_json({"model": self.out, "kind": self.kind.name, "lists": counts, **result, **self.record})
 
     def _taught(self, train: "Dataset", teacher: "TextModel | None") -> "Dataset":
         """Return the training lists with labels from the teacher. If the teacher is a model, also save its scores."""

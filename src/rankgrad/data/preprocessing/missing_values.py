@@ -11,7 +11,6 @@ from rankgrad.data.preprocessing.steps import Array, PreprocessingStep, is_tenso
 from rankgrad.errors import bad_value, one_of
 
 FILLS = ("zero", "mean", "indicator")
-MISSING = ("error", *FILLS)  # values of the setting `missing` of neural rankers
 # Value of an indicator if the value of the feature is missing. Networks learn less noise from a small number; with
 # indicators that are standardised, they are worse than without indicators (studies/missing-values).
 INDICATED = 0.1

@@ -5,7 +5,7 @@ forms are one model that is trained on all lists, an ensemble within a latency l
 scores of the ensemble.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value
 from rankgrad.models.auto import ensemble
 from rankgrad.models.auto.fits import read_model
 from rankgrad.models.auto.latency import LATENCY_DOCUMENTS, measure_latency
@@ -25,26 +25,26 @@ from rankgrad.models.blend import BlendModel
 from rankgrad.models.protocol import TrainedModel
 from rankgrad.models.registry import kind_or_default
 from rankgrad.parallel.clock import now
+from rankgrad.settings.schema import Schema, documented, setting
 
 
+@documented()
 @dataclass(frozen=True)
-class FinalSettings:
+class FinalSettings(Schema):
     """Form of the final model of an automatic search. The default is an ensemble without a latency limit."""
 
-    single: bool = False  # True for one model that is trained on all lists
-    max_latency: float | None = None  # latency limit: seconds per 100 documents on one core; None for no limit
-    distil: str | None = None  # model of a student, `mlp` or `lightgbm`; None for no student
+    what = "a final model"
 
-    def check(self) -> None:
-        """Raise an error if the settings of the final model contradict each other."""
-        given = [name for name in ("single", "max_latency", "distil") if getattr(self, name)]
+    single: bool = setting(False, "True for one model that is trained on all lists, instead of an ensemble")
+    max_latency: float | None = setting(None, "maximum seconds per 100 documents on one core; None for no limit")
+    distil: str | None = setting(None, "student that learns from the ensemble; None for none", choices=STUDENTS)
+
+    def _checks(self, files: bool) -> Iterable[Callable[[], Any]]:
+        given = [name for name in self.names() if getattr(self, name)]
         if len(given) > 1:
-            bad_value("single, max_latency and distil", "not be given together", " and ".join(given))
-        if self.max_latency is not None and not 0 < self.max_latency < float("inf"):
-            bad_value("max_latency", "be above 0 and finite", self.max_latency)
-        if self.distil is not None:
-            one_of("distil", self.distil, STUDENTS)
-            kind_or_default(self.distil).check_installed()
+            yield lambda: bad_value("single, max_latency and distil", "not be given together", " and ".join(given))
+        if self.distil in STUDENTS:
+            yield kind_or_default(self.distil).check_installed
 
 
 @dataclass
@@ -155,7 +155,7 @@ def _no_candidate(search: AutoSearch) -> NoReturn:
     if failed is not None:
         bad_value("the search", "finish at least one training", f"no finished training; the first error is: {failed}")
     if search.entries and all(entry.note for entry in search.entries.values()):
-        got = f"{search.settings.memory / 1e9:.3g} GB: {next(iter(search.entries.values())).note}"  # type: ignore[operator]
+        got = f"{search.settings.memory / 1e9:.3g} GB: {next(iter(search.entries.values())).note}"
         bad_value("memory", "be enough for at least one candidate", got)
     bad_value("the search", "finish at least one training", "no finished training (allow more time)")
 

@@ -7,17 +7,17 @@ candidates of the portfolio. Rounds of random candidates follow. Of each round, 
 fold held out.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset
-from rankgrad.data.preprocessing.missing_values import MISSING
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value
 from rankgrad.losses import parse_loss
 from rankgrad.metrics.custom import as_metric
 from rankgrad.models.auto import ensemble
@@ -28,7 +28,8 @@ from rankgrad.models.blend import standardise_columns
 from rankgrad.models.registry import kind_or_default
 from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Runner, Task
-from rankgrad.settings.schema import check_number
+from rankgrad.settings.neural import AS_METRIC, MISSING
+from rankgrad.settings.schema import Schema, check_number, documented, setting
 
 FOLDS = 5
 ROUND, SHARE = 9, 3  # number of draws per round; one third of them is trained on all folds
@@ -39,30 +40,35 @@ _LEAST = 4  # number of candidates that must be trained on all folds; otherwise 
 _RESERVE, _AT_LEAST, _AT_MOST = 0.04, 1.0, 60.0  # share and limits (seconds) of the time for ensemble and saving
 
 
+@documented()
 @dataclass(frozen=True)
-class SearchSettings:
+class SearchSettings(Schema):
     """Settings of an automatic search. Exactly one of `seconds` and `trials` is set."""
 
-    seconds: float | None = None  # duration of the search, including the choice of the ensemble
-    trials: int | None = None  # number of candidates; with this setting, the result does not depend on the time
-    metric: str = "nDCG@10"
-    folds: int = FOLDS
-    seed: int = 0
-    memory: int | None = None  # number of bytes that all processes may use together; None for no limit
-    jobs: int = 1  # number of trainings at the same time
-    missing: str | None = None  # setting `missing` of networks; None: "mean" if the lists have NaN, otherwise "error"
+    what = "a search"
 
-    def check(self) -> None:
-        """Raise an error if a setting of the search is wrong."""
+    # fmt: off
+    seconds: Any = setting(None, "duration of the search, including the choice of the ensemble")
+    trials: int | None = setting(
+        None, "number of candidates, instead of a duration; then repeated calls on one machine have the same result",
+        least=1,
+    )
+    metric: Any = setting("nDCG@10", "metric that chooses the candidates and the ensemble", reads=AS_METRIC)
+    folds: int = setting(FOLDS, "number of folds; each candidate has one model per fold", least=2)
+    seed: int = setting(0, "random seed of the folds, of random candidates and of the trainings", least=0)
+    memory: Any = setting(None, "number of bytes that all processes may use together; None for no limit")
+    jobs: int = setting(1, "number of trainings at the same time", least=1)
+    missing: str | None = setting(
+        None, "setting of networks; None means mean if the lists have NaN, otherwise error", choices=MISSING
+    )
+    # fmt: on
+
+    def _checks(self, files: bool) -> Iterable[Callable[[], Any]]:
         if (self.seconds is None) == (self.trials is None):
-            bad_value("exactly one of minutes and trials", "be given", "neither" if self.seconds is None else "both")
-        if self.seconds is not None:
-            check_number("minutes", self.seconds / 60)
-        for name, least in (("trials", 1), ("folds", 2), ("jobs", 1), ("seed", 0)):
-            check_number(name, getattr(self, name), whole=True, least=least, optional=name == "trials")
-        if self.missing is not None:
-            one_of("missing", self.missing, MISSING)
-        as_metric(self.metric)
+            given = "neither" if self.seconds is None else "both"
+            yield lambda: bad_value("exactly one of minutes and trials", "be given", given)
+        elif self.seconds is not None:
+            yield lambda: check_number("minutes", self.seconds / 60)
 
 
 @dataclass
