@@ -38,11 +38,11 @@ class Checkpoint:
         data: Dataset,
         fabric: Any,
         init_hash: str | None = None,
-        weights: Any = None,
+        weights: Tensor | None = None,
     ) -> None:
         self.path, self.fabric, self.init_hash = folder / LAST, fabric, init_hash
         self.settings, self.data = settings.to_json(), data_fingerprint(data)
-        self.weights = None if weights is None else zlib.crc32(np.array(weights, dtype=np.float32).tobytes())
+        self.weights = None if weights is None else zlib.crc32(weights.numpy().tobytes())
         self.run = run_id(settings, data, init_hash)
         self.held_out: str | None = None  # hash of the held-out lists, if there are any
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
