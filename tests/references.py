@@ -311,7 +311,9 @@ def NeuralLoss(scores, labels, grades=5, form="mended"):
 
 def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, threshold=0.0, max_label=4.0):
     """Minus a metric (plus, for ARP) of one list, on a soft permutation or on soft ranks."""
-    if not carries("two different labels" if metric == "opa" else "a relevant document", labels, {"threshold": threshold}):
+    if not carries(
+        "two different labels" if metric == "opa" else "a relevant document", labels, {"threshold": threshold}
+    ):
         return 0.0
     if metric == "opa":
         return -_soft_pairs(ranks or relax.mean_ranks(permutation), labels, k, beta)

@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 from rankgrad import losses
+from rankgrad.losses.composed import takes_weights
+from rankgrad.losses.traits import traits_of
 
 from .templates import fill
 
@@ -38,7 +40,7 @@ def loss_page(name: str, advice: Advice) -> str:
         options="".join(f", {key} = {value}" for key, value in advice.get("options", {}).items()),
         metric=advice.get("shown", "nDCG"),
         when=advice["when"].strip(),
-        facts=facts(advice),
+        facts=facts(getattr(losses, name), advice),
         measured=papers and f"Results in papers:\n\n{papers}",
         figures="\n\n".join(f"![{figure}](../figures/{figure}.svg)" for figure in advice.get("figures", [])),
         parameters=parameters(getattr(losses, name), doc["args"]),
@@ -47,9 +49,10 @@ def loss_page(name: str, advice: Advice) -> str:
     )
 
 
-def facts(advice: Advice) -> str:
+def facts(loss: Any, advice: Advice) -> str:
     """Return a table of what the loss needs and costs."""
     rows = [("labels", advice["labels"]), ("lists", advice["lists"]), ("metric", advice["metric"])]
+    rows += [("learns from", f"lists with {traits_of(loss).signal}"), ("weights", ("no", "yes")[takes_weights(loss)])]
     rows += [("cost", f"O({advice['cost']}) per list")]
     return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {value} |" for key, value in rows)
 

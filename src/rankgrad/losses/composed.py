@@ -1,12 +1,12 @@
 """Combine losses: a weighted sum of losses, such as `0.7*softmax+0.3*bce`, is one loss."""
 
-import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
+from rankgrad.custom_objects import CallSignature
 from rankgrad.errors import bad_value
 from rankgrad.losses.gumbel import gumbel, loss_name
 from rankgrad.losses.traits import Traits, traits_of
@@ -89,7 +89,7 @@ def takes_weights(loss: Callable[..., Tensor]) -> bool:
     known = getattr(loss, "takes_weights", None)
     if known is not None:
         return bool(known)
-    return "weights" in inspect.signature(getattr(loss, "forward", loss)).parameters
+    return "weights" in CallSignature(getattr(loss, "forward", loss)).named
 
 
 def learned_scalars(loss: Any, inside: bool = False) -> dict[str, float]:

@@ -20,7 +20,7 @@ from rankgrad.custom_objects import (
 )
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import ListInputs, Lists, as_lists, compute_dtype, to_flat
-from rankgrad.losses.composed import WeightedSum, takes_weights
+from rankgrad.losses.composed import WeightedSum
 from rankgrad.losses.from_text import KNOWN, TextLoss, parse_loss
 from rankgrad.spec import show
 
@@ -143,7 +143,7 @@ class CustomLoss(TextLoss):
         if isinstance(loss, functools.partial) and isinstance(loss.func, nn.Module) and not loss.args:
             loss, options = loss.func, dict(loss.keywords)  # so that the module's parameters are registered
         takes = CallSignature(loss.forward if isinstance(loss, nn.Module) else loss)
-        super().__init__(f"{CUSTOM_PREFIX}{about}", loss, options, takes.signature is not None and takes_weights(loss))
+        super().__init__(f"{CUSTOM_PREFIX}{about}", loss, options)
         self.takes = takes
         owner = getattr(loss, "__self__", None)
         if inspect.ismethod(loss) and isinstance(owner, nn.Module):

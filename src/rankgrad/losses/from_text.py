@@ -61,12 +61,11 @@ class TextLoss(nn.Module):
     warns = False  # True if the next call warns that only the training loop of rankgrad knows `adapt`
 
     def __init__(
-        self, text: str, function: Callable[..., Tensor], options: dict[str, Any], weights: bool, adapt: str = "joint"
+        self, text: str, function: Callable[..., Tensor], options: dict[str, Any], adapt: str = "joint"
     ) -> None:
         super().__init__()
-        self.text, self.function, self.options, self.takes_weights = text, function, options, weights
-        self.adapt = adapt
-        self.warns = adapt != "joint"
+        self.text, self.function, self.options, self.takes_weights = text, function, options, takes_weights(function)
+        self.adapt, self.warns = adapt, adapt != "joint"
 
     def forward(self, scores: Any, labels: Any, **lists: Any) -> Tensor:
         """Compute the loss of the spec.
@@ -151,8 +150,7 @@ def parse_loss(text: str) -> TextLoss:
     parsed = [(1.0 if weight is None else weight, _one(term)) for weight, term in terms]
     for _, loss in parsed:
         loss.only_joint("a weighted sum")
-    total = WeightedSum(parsed)
-    return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), total, {}, total.takes_weights)
+    return TextLoss(write_sum((weight, str(loss)) for weight, loss in parsed), WeightedSum(parsed), {})
 
 
 def _one(text: str) -> TextLoss:
@@ -162,13 +160,12 @@ def _one(text: str) -> TextLoss:
     _check_name(name)
     samples, adapt = _samples(options), options.pop("adapt", None)
     function, options = (_relaxed(k, options), {}) if name == "relaxed" else _function(KNOWN[name], k, options)
-    weights = takes_weights(function)
     # This call on two documents makes the loss check its options. A loss that draws random numbers draws its own.
     with backend("plain"), torch.no_grad(), torch.random.fork_rng([]):
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
         function = gumbel(function, samples)
-    loss = TextLoss(canonical, function, options, weights, adapt or "joint")
+    loss = TextLoss(canonical, function, options, adapt or "joint")
     if adapt is not None:
         one_of("adapt", adapt, ADAPTS)
         if not any(parameter.requires_grad for parameter in loss.parameters()):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.inspection_checks import LARGEST_GRADE
@@ -40,7 +41,7 @@ def check_lists(
     if len(data.labels) > 1 and not len(lists_with_different_labels(data)):
         name = data.name or "the training data"
         warn_caller(f"{name} has no list whose labels differ, and {NOTHING_TO_RANK}")
-    if weights is not None and traits.divides and _only_of_lists(data, weights):
+    if weights is not None and traits.divides and _only_of_lists(data, np.asarray(weights)):
         why = f"{loss} divides the targets of a list by their sum"
         hint = "weights of lists have an effect in softmax and lambdarank"
         warn_caller(f"each list has one weight for all its documents, which has no effect, because {why}: {hint}")
@@ -57,8 +58,8 @@ def check_lists(
     return validation
 
 
-def _only_of_lists(data: Dataset, weights: Any) -> bool:
+def _only_of_lists(data: Dataset, weights: NDArray[Any]) -> bool:
     """Return True if the weights differ between the lists, but not inside the lists."""
     lengths = data.lengths
-    first = np.asarray(weights)[data.offsets[:-1][lengths > 0]]
-    return len({*first.tolist()}) > 1 and bool((np.repeat(first, lengths[lengths > 0]) == np.asarray(weights)).all())
+    first = weights[data.offsets[:-1][lengths > 0]]
+    return len({*first.tolist()}) > 1 and bool((np.repeat(first, lengths[lengths > 0]) == weights).all())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rankgrad.data import Dataset
 from rankgrad.data.evaluation import evaluate_lists
@@ -61,9 +61,6 @@ class NetworkWithLoss(nn.Module):
 class TextTraining(EpochTraining):
     """The training of a text ranker."""
 
-    folder: Path | None
-    kept: dict[str, Tensor] | None = None  # weights of the best epoch
-
     def __init__(
         self, checked: Checked, data: Dataset, validation: Dataset | None, init_model: TextModel | None
     ) -> None:
@@ -79,7 +76,6 @@ class TextTraining(EpochTraining):
             resume: True to resume from the checkpoint in the folder, if there is one.
         """
         settings, init_model, device = self.settings, self.init_model, self.device
-        self.folder = folder
         init_hash = None if init_model is None else init_model.weights_hash()
         self.find_checkpoint(folder, resume, init_hash)
         torch.manual_seed(settings.seed)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from rankgrad.data import Dataset
 from rankgrad.run import Trainable
@@ -26,6 +26,8 @@ class EpochTraining(Trainable):
     scaler: Any = None
     checkpoint: Checkpoint | None = None
     resumed: bool = False  # True if the run continues from a checkpoint
+    folder: Path | None
+    kept: dict[str, Tensor] | None = None  # weights of the best epoch
 
     def __init__(
         self, checked: Checked, data: Dataset, validation: Dataset | None, weights: Any, processes: Any
@@ -42,13 +44,14 @@ class EpochTraining(Trainable):
         self.state = RunState()
 
     def find_checkpoint(self, folder: Path | None, resume: bool, init_hash: str | None) -> None:
-        """Prepare the checkpoint of the run. If the run is resumed, read `state` from it.
+        """Take the folder, and prepare the checkpoint of the run. If the run is resumed, read `state` from it.
 
         Args:
             folder: folder of the run, or None.
             resume: True to resume from the checkpoint in the folder, if there is one.
             init_hash: hash of the model that the run starts from, or None.
         """
+        self.folder = folder
         if folder is not None:
             self.checkpoint = Checkpoint(folder, self.settings, self.data, self.processes, init_hash, self.weights)
             self.resumed = resume and self.checkpoint.path.exists()

@@ -80,8 +80,6 @@ def train(
 class NeuralTraining(EpochTraining):
     """The training of a neural ranker."""
 
-    folder: Path | None
-    kept: dict[str, Tensor] | None = None  # weights of the best epoch
     validator: Validator | None = None
 
     def __init__(
@@ -100,7 +98,6 @@ class NeuralTraining(EpochTraining):
         fabric, settings, init_model, data = self.fabric, self.settings, self.init_model, self.data
         parts = self.parts
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
-        self.folder = folder
         init_hash = None if init_model is None else init_model_hash(init_model)
         self.find_checkpoint(folder, resume, init_hash)
         self.state.done = False
