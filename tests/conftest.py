@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = GIVEN if item.path.name in CPU_MODULES else CPU_ONLY.get(getattr(item, "originalname", ""))
         if item.path.name.startswith("test_kernels_") and "fastsort_ndcg" in item.name:
             reason = "fastsort_ndcg has a kernel on the CPU only"
-        listmle = item.path.name in ("test_kernels_listwise.py", "test_listmle_ties.py")
+        listmle = item.path.name in ("test_kernels_equal_plain.py", "test_listmle_ties.py")
         if listmle and ("exact" in item.name or "fused" in item.name):
             reason = "listmle with ties='exact' has a kernel on the CPU only"
         if DEVICE != "cpu" and reason:

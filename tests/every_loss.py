@@ -139,7 +139,7 @@ class Case:
     name: str
     make: Callable[[], Callable[..., Tensor]]
     reference: Callable[..., float] = field(compare=False)
-    signal: str = "relevant"
+    signal: str = "a relevant document"
     threshold: float = 0.0
     extras: tuple[str, ...] = ()
     # Ties that break by the position of the document, so that its order matters.
@@ -241,7 +241,7 @@ def _relaxed(metric: str, k: int | None, operator: relax.Relaxation) -> Case:
         name="relaxed",
         make=lambda: relaxed(chosen, operator),
         reference=reference,
-        signal="different" if metric == "OPA" else "relevant",
+        signal="two different labels" if metric == "OPA" else "a relevant document",
         kinked=form == "ranks",
         exact_gradient=getattr(operator, "stop_gradient", False) is False,
     )

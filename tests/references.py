@@ -15,7 +15,7 @@ from references_relax import sigmoid
 
 
 def _signal(kind):
-    """What a list needs, or its loss is 0: `documents`, a `pair`, `different` labels, or a `relevant` document."""
+    """What a list needs, or its loss is 0, in the words of `rankgrad.losses.traits.Traits`."""
 
     def decorate(loss):
         @functools.wraps(loss)
@@ -29,27 +29,28 @@ def _signal(kind):
 
 
 def carries(kind, labels, options):
-    if kind == "documents":
+    if kind == "a document":
         return len(labels) > 0
-    if kind == "pair":
+    if kind == "two documents":
         return len(labels) > 1
-    if kind == "different":
+    if kind == "two different labels":
         return len(set(labels)) > 1
+    assert kind == "a relevant document", kind
     return any(y > options.get("threshold", 0.0) for y in labels)
 
 
-@_signal("documents")
+@_signal("a document")
 def mse(scores, labels, weights=None):
     w = _ones(weights, labels)
     return sum(w[i] * (scores[i] - labels[i]) ** 2 for i in range(len(labels))) / len(labels)
 
 
-@_signal("documents")
+@_signal("a document")
 def rmse(scores, labels, levels, weights=None):
     return math.sqrt(mse([levels * sigmoid(s) for s in scores], labels, weights=weights))
 
 
-@_signal("documents")
+@_signal("a document")
 def bce(scores, labels, threshold=0.0, weights=None):
     w = _ones(weights, labels)
     total = 0.0
@@ -58,7 +59,7 @@ def bce(scores, labels, threshold=0.0, weights=None):
     return total / len(labels)
 
 
-@_signal("pair")
+@_signal("two documents")
 def margin_mse(scores, labels, weights=None):
     w, n = _ones(weights, labels), len(labels)
     total = 0.0
@@ -68,7 +69,7 @@ def margin_mse(scores, labels, weights=None):
     return total / (sum(w) / n) / (n * (n - 1) / 2)
 
 
-@_signal("different")
+@_signal("two different labels")
 def ranknet(scores, labels, k=None, pairs="any", sigma=1.0, weights=None):
     def weight(i, j):
         inside = [_rank(scores, d) <= (k or math.inf) for d in (i, j)]
@@ -77,7 +78,7 @@ def ranknet(scores, labels, k=None, pairs="any", sigma=1.0, weights=None):
     return _pairs(scores, labels, weight, sigma, weights)
 
 
-@_signal("different")
+@_signal("two different labels")
 def hinge(scores, labels, margin=1.0, weights=None):
     w, total = _ones(weights, labels), 0.0
     for i, j in _ordered(labels):
@@ -85,12 +86,12 @@ def hinge(scores, labels, margin=1.0, weights=None):
     return total
 
 
-@_signal("different")
+@_signal("two different labels")
 def lambdarank(scores, labels, k=None, metric="ndcg", sigma=1.0, weights=None):
     return _pairs(scores, labels, lambda i, j: swap_difference(metric, scores, labels, i, j, k), sigma, weights)
 
 
-@_signal("different")
+@_signal("two different labels")
 def lambdaloss(
     scores, labels, k=None, scheme="ndcg2", truncation=None, metric="ndcg", mu=10.0, sigma=1.0, weights=None
 ):
@@ -123,20 +124,20 @@ def lambdaloss(
     return _pairs(scores, labels, weight, sigma, weights, every=scheme in ("ndcg1", "arp1"))
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def softmax(scores, labels, weights=None):
     w, logp = _ones(weights, labels), log_softmax(scores)
     return -sum(w[i] * labels[i] * logp[i] for i in range(len(labels)))
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def listnet(scores, labels, targets="sum", weights=None):
     w = _ones(weights, labels)
     share = [w[i] * (labels[i] if targets == "sum" else math.exp(labels[i])) for i in range(len(labels))]
     return -sum(p / sum(share) * l for p, l in zip(share, log_softmax(scores), strict=True))
 
 
-@_signal("different")
+@_signal("two different labels")
 def listmle(scores, labels, weights=None, ties="together", noise=None):
     if ties == "random":
         by_noise = sorted(range(len(labels)), key=lambda i: -noise[i])
@@ -148,12 +149,12 @@ def listmle(scores, labels, weights=None, ties="together", noise=None):
     return _plackett_luce(scores, labels, weights, lambda place, n: 1.0, ties)
 
 
-@_signal("different")
+@_signal("two different labels")
 def p_listmle(scores, labels, weights=None, ties="together"):
     return _plackett_luce(scores, labels, weights, lambda place, n: (2 ** (n - place) - 1) / (2 ** (n - 1) - 1), ties)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def unique_softmax(scores, labels, weights=None):
     w, total = _ones(weights, labels), 0.0
     for i, (s, y) in enumerate(zip(scores, labels, strict=True)):
@@ -162,13 +163,13 @@ def unique_softmax(scores, labels, weights=None):
     return total
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def listce(scores, labels, threshold=0.0, weights=None):
     w, logs = _ones(weights, labels), [-softplus(-s) for s in scores]
     return -sum(w[i] * log_softmax(logs)[i] for i, y in enumerate(labels) if y > threshold)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def poly1_softmax(scores, labels, epsilon=1.0, weights=None):
     w = _ones(weights, labels)
     share = [w[i] * labels[i] for i in range(len(labels))]
@@ -176,7 +177,7 @@ def poly1_softmax(scores, labels, epsilon=1.0, weights=None):
     return softmax(scores, labels, weights=weights) + epsilon * (1 - hit)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def xe_ndcg(scores, labels, gamma=0.0, weights=None):
     w = _ones(weights, labels)
     gamma = [gamma] * len(labels) if isinstance(gamma, float) else gamma
@@ -184,7 +185,7 @@ def xe_ndcg(scores, labels, gamma=0.0, weights=None):
     return -sum(p / sum(phi) * l for p, l in zip(phi, log_softmax(scores), strict=True))
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def rank_cosine(scores, labels):
     if not any(scores):
         return 0.5
@@ -192,12 +193,12 @@ def rank_cosine(scores, labels):
     return (1 - product / math.hypot(*scores) / math.hypot(*labels)) / 2
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def approx_ndcg(scores, labels, k=None, temperature=1.0, beta=10.0):
     return ndcg_at(relax.sigmoid_ranks(scores, temperature), labels, k, beta)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def approx_mrr(scores, labels, k=None, temperature=1.0, beta=10.0, threshold=0.0):
     ranks = relax.sigmoid_ranks(scores, temperature)
     relevant = [i for i, y in enumerate(labels) if y > threshold]
@@ -205,7 +206,7 @@ def approx_mrr(scores, labels, k=None, temperature=1.0, beta=10.0, threshold=0.0
     return -sum(math.exp(l) * cutoff(ranks[i], k, beta) / ranks[i] for i, l in zip(relevant, logp, strict=True))
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def approx_ap(scores, labels, k=None, temperature=1.0, beta=10.0, threshold=0.0):
     ranks = relax.sigmoid_ranks(scores, temperature)
     relevant = [i for i, y in enumerate(labels) if y > threshold]
@@ -216,13 +217,13 @@ def approx_ap(scores, labels, k=None, temperature=1.0, beta=10.0, threshold=0.0)
     return -total / len(relevant)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def approx_precision(scores, labels, k=10, temperature=1.0, beta=10.0, threshold=0.0):
     ranks = relax.sigmoid_ranks(scores, temperature)
     return -sum(cutoff(r, k, beta) for r, y in zip(ranks, labels, strict=True) if y > threshold) / k
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def list_ap(scores, labels, bins=20, threshold=0.0):
     top, low = max(scores), min(scores)
     level = [1 + (bins - 1) * ((top - s) / (top - low) if top > low else 0.0) for s in scores]
@@ -238,7 +239,7 @@ def list_ap(scores, labels, bins=20, threshold=0.0):
     return -total / found
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def neural_ndcg(scores, labels, k=None, temperature=1.0, transposed=False, sinkhorn_rounds=30):
     n = len(scores)
     p = relax.neural_sort(scores, temperature)
@@ -252,45 +253,45 @@ def neural_ndcg(scores, labels, k=None, temperature=1.0, transposed=False, sinkh
     return -sum(at[r] / _discount(r + 1) for r in range(min(n, k or n))) / _ideal(labels, k)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def softrank_ndcg(scores, labels, k=None, sigma=1.0):
     return relaxed("ndcg", labels, permutation=relax.soft_rank(scores, sigma), k=k)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def smooth_ndcg(scores, labels, k=10, alpha=1.0, delta=0.1, stop_gradient=True):
     at = _at_ranks(scores, labels, k, alpha, delta)
     return -sum(_gain(y) / _discount(r) for r, y in enumerate(at, 1)) / _ideal(labels, k)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def smooth_precision(scores, labels, k=10, alpha=1.0, delta=0.1, stop_gradient=True, threshold=0.0):
     return -sum(_at_ranks(scores, [float(y > threshold) for y in labels], k, alpha, delta)) / k
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def smooth_ap(scores, labels, k=None, alpha=1.0, delta=0.1, stop_gradient=True, threshold=0.0):
     at = _at_ranks(scores, [float(y > threshold) for y in labels], k, alpha, delta)
     total = sum(at[r] * sum(at[: r + 1]) / (r + 1) for r in range(len(at)))
     return -total / sum(y > threshold for y in labels)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def ot_ndcg(scores, labels, k=None, temperature=0.01, rounds=30):
     return ndcg_at(relax.mean_ranks(relax.optimal_transport(scores, temperature, rounds)), labels, k)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def fastsort_ndcg(scores, labels, k=None, temperature=1.0, regularisation="l2"):
     return ndcg_at(relax.fast_sort(scores, temperature, regularisation), labels, k)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def softsort_ndcg(scores, labels, k=None, temperature=1.0, p=1):
     return ndcg_at(relax.mean_ranks(relax.soft_sort(scores, temperature, p)), labels, k)
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def LearnDCG(scores, labels, gain_base=2.0, discount_base=2.0, alpha=1.0, discount="log", k=None, beta=10.0):
     def d(r):
         u = discount_base - 1 if discount == "curved" else 1.0
@@ -303,14 +304,14 @@ def LearnDCG(scores, labels, gain_base=2.0, discount_base=2.0, alpha=1.0, discou
     return -value / sum(g / d(i) for i, g in enumerate(best, 1))
 
 
-@_signal("relevant")
+@_signal("a relevant document")
 def NeuralLoss(scores, labels, grades=5, form="mended"):
     return neural.mended(scores, labels) if form == "mended" else neural.published(scores, labels, grades)
 
 
 def relaxed(metric, labels, *, permutation=None, ranks=None, k=None, beta=10.0, threshold=0.0, max_label=4.0):
     """Minus a metric (plus, for ARP) of one list, on a soft permutation or on soft ranks."""
-    if not carries("different" if metric == "opa" else "relevant", labels, {"threshold": threshold}):
+    if not carries("two different labels" if metric == "opa" else "a relevant document", labels, {"threshold": threshold}):
         return 0.0
     if metric == "opa":
         return -_soft_pairs(ranks or relax.mean_ranks(permutation), labels, k, beta)

@@ -11,7 +11,6 @@ from custom_parts import (
     QUICK,
     ModuleSoftmax,
     Padded,
-    Rows,
     Scaled,
     centred,
     list_softmax,
@@ -22,9 +21,7 @@ from custom_parts import (
     score,
     top_label,
 )
-from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, GroupKFold
 
 import rankgrad as rg
 from rankgrad.atomic_files import read_tensors
@@ -199,15 +196,6 @@ def test_weights_reach_an_own_loss():
     np.testing.assert_allclose(*map(centred, scores), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match=r"sample_weight must be None for own:.*list_softmax, which takes no weights"):
         rg.Ranker(loss=list_softmax).fit(X, Y, qid=QID, sample_weight=weights)
-
-
-def test_own_parts_in_a_grid():
-    with config_context(enable_metadata_routing=True):
-        ranker = rg.Ranker(epochs=1, metric=top_label).set_fit_request(qid=True).set_score_request(qid=True)
-        grid = {"loss": ["softmax", list_softmax, Scaled()], "model": [Rows(), Padded]}
-        search = GridSearchCV(ranker, grid, cv=GroupKFold(2), error_score="raise").fit(X, Y, qid=QID, groups=QID)
-    assert len(set(search.cv_results_["mean_test_score"])) > 1
-    assert search.best_estimator_.predict(X, qid=QID).shape == Y.shape
 
 
 def test_the_estimator_passes_on_callbacks_and_a_start():

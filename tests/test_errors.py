@@ -14,7 +14,7 @@ from rankgrad.errors import BadType, BadValue, MissingFile, Place, Problem, Prob
 from rankgrad.experiments.recipes.errors import RecipeError
 from rankgrad.parallel.process_pool import Task, run_in_this_process
 from rankgrad.rankers import parse_ranker
-from rankgrad.training.settings import Settings, SettingsError
+from rankgrad.training import Settings, SettingsError
 
 PROBLEM = Problem("lr", name_settings("be above 0, or {clip=1}"), -1, "did you mean 1?", ("r.yaml", Place("a", 3, 7)))
 ERRORS = [

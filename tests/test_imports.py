@@ -22,6 +22,7 @@ FOUNDATIONS = {
     "moved",
     "ids",
     "group_rows",
+    "roles",
     "parallel",
     "fit_arguments",
     "result_table",
@@ -38,6 +39,7 @@ MAY_IMPORT = {
     "moved": set(),
     "ids": set(),
     "group_rows": {"ids"},
+    "roles": set(),
     "parallel": set(),
     "fit_arguments": set(),
     "result_table": set(),
@@ -49,12 +51,26 @@ MAY_IMPORT = {
     "kernels": {"backend"},
     "losses": {"lists", "metrics", "relax", "kernels"},
     "rankers": {"lists"},
+    "settings": {"losses", "metrics", "data"},
     "data": {"lists", "metrics", "kernels.numba_cache"},
-    "run": {"data"},
-    "models": {"run", "lists", "metrics", "losses", "rankers", "data", "training", "trees", "text", "parallel"},
+    "run": {"data", "losses", "metrics"},
+    "models": {
+        "run",
+        "settings",
+        "lists",
+        "metrics",
+        "losses",
+        "rankers",
+        "data",
+        "training",
+        "trees",
+        "text",
+        "parallel",
+    },
     # A calibration uses only data and files, so each kind of model may save and export its own.
     "training": {
         "run",
+        "settings",
         "lists",
         "metrics",
         "relax",
@@ -66,9 +82,10 @@ MAY_IMPORT = {
         "models.calibration",
         "models.calibration_export",
     },
-    "surrogate": {"run", "metrics", "losses", "training"},
+    "surrogate": {"run", "settings", "metrics", "losses", "training"},
     "trees": {
         "run",
+        "settings",
         "estimators.trees",  # for type checkers only
         "lists",
         "metrics",
@@ -83,6 +100,7 @@ MAY_IMPORT = {
     },
     "text": {
         "run",
+        "settings",
         "estimators.text",  # for type checkers only
         "lists",
         "metrics",
@@ -93,7 +111,19 @@ MAY_IMPORT = {
         "models.protocol",
         "models.calibration",
     },
-    "estimators": {"run", "lists", "metrics", "losses", "data", "training", "trees", "text", "models", "parallel"},
+    "estimators": {
+        "run",
+        "settings",
+        "lists",
+        "metrics",
+        "losses",
+        "data",
+        "training",
+        "trees",
+        "text",
+        "models",
+        "parallel",
+    },
     # These two work on the protocol of models, and never know which kind of ranker they hold.
     "experiments": {
         "run",
@@ -109,6 +139,7 @@ MAY_IMPORT = {
     },
     "cli": {
         "run",
+        "settings",
         "__init__",
         "metrics",
         "data",

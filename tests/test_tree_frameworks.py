@@ -14,6 +14,7 @@ VALUES = {
     "estimators/trees.py": "default framework",
     "trees/objective.py": "default framework",
     "trees/settings.py": "default framework",
+    "settings/trees.py": "default framework",
 }
 
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from rankgrad.trees import hessians
+from rankgrad.losses import curvature
 
 from .comparisons import HEAD, LEVEL, adjusted, cells, phrase
 from .measurements import read
@@ -29,8 +29,8 @@ def page() -> str:
 
 
 def _second_derivatives() -> str:
-    """Return the table in the docstring of `rankgrad.trees.hessians`."""
-    return "\n\n".join(part.strip() for part in (hessians.__doc__ or "").split("\n\n")[1:])
+    """Return the table in the docstring of `rankgrad.losses.curvature`."""
+    return "\n\n".join(part.strip() for part in (curvature.__doc__ or "").split("\n\n")[1:])
 
 
 def _losses(found: dict[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import secrets
 import shutil
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
@@ -203,6 +203,11 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     return tensors, facts
 
 
+def under(prefix: str, tensors: dict[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """Return the tensors of a file whose names begin with a prefix, without the prefix."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 def hash_of(content: bytes) -> str:
     """Return the SHA-256 hash of the content of a file, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
@@ -215,6 +220,15 @@ def hash_of_file(path: Path) -> str:
         while part := file.read(1 << 20):
             found.update(part)
     return found.hexdigest()
+
+
+def check_unchanged(folder: Path, known: Mapping[str, str | None], hint: str) -> None:
+    """Check the hashes of files, by name; None if only the file must exist. The hint says what to do."""
+    for name, hashed in known.items():
+        path = folder / name
+        if not path.is_file() or (hashed is not None and hash_of_file(path) != hashed):
+            got = "different content" if path.is_file() else "no such file"
+            bad_value(str(path), f"be unchanged since it was written ({hint})", got)
 
 
 def _hash_of_json(value: Any) -> str:

@@ -75,6 +75,19 @@ def spell(what: str, text: str, *, keep_case: bool = False) -> Spec:
     return Spec(name, _cutoff(what, cutoff, text), _options(what, inside if bracketed else after, text))
 
 
+def spec_name(text: str) -> str:
+    """Return the name at the beginning of a spec, in lower case; the rest of the spec is not read.
+
+    Args:
+        text: spec.
+
+    Example:
+        >>> spec_name("LightGBM:num_leaves=31")
+        'lightgbm'
+    """
+    return re.split(r"[:(@]", text.strip().lower(), maxsplit=1)[0].strip()
+
+
 def sequence(what: str, text: str) -> list[Spec]:
     """Read specs separated by commas.
 

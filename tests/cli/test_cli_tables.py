@@ -1,9 +1,11 @@
 """Tables on the command line: the same model from every format, rows in any order, scores in the order of the file."""
 
+import builtins
 import csv as csv_of_python
 import io
 import json
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from typer.testing import CliRunner
 from rankgrad import Ranker
 from rankgrad.cli import app
 from rankgrad.cli.score_files import writing_scores
-from rankgrad.data import from_arrays, load, read_letor, read_table, write_letor, write_parquet
+from rankgrad.data import from_arrays, load, read_letor, read_table, write_cache, write_letor, write_parquet
 
 pa = pytest.importorskip("pyarrow")
 csv = pytest.importorskip("pyarrow.csv")
@@ -371,7 +373,7 @@ def test_ids_are_written_as_they_are(qids, tmp_path):
     docids = ["d\re", "", 'd, "1"\n']
     data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=qids, docids=docids)[0]
     for kind in ("csv", "parquet"):
-        with writing_scores(kind, str(tmp_path / f"s.{kind}"), "tag", ("qid", "docid")) as writer:
+        with writing_scores(kind, str(tmp_path / f"s.{kind}"), "tag", {}) as writer:
             writer.write(data, data.features[:, 0])
     with (tmp_path / "s.csv").open(newline="", encoding="utf-8") as file:
         read = [*csv_of_python.reader(file)][1:]
@@ -382,7 +384,7 @@ def test_ids_are_written_as_they_are(qids, tmp_path):
         spaced = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=[1, 1, 1], docids=ids)[0]
         with (
             pytest.raises(ValueError, match=r"document ids must have no spaces in a TREC run \(or use --format csv\)"),
-            writing_scores("trec", str(tmp_path / "s.trec"), "tag", ("qid", "docid")) as writer,
+            writing_scores("trec", str(tmp_path / "s.trec"), "tag", {}) as writer,
         ):
             writer.write(spaced, data.features[:, 0])
 
@@ -415,3 +417,87 @@ def test_messages_name_the_options_as_they_are_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = finished("inspect", "t.csv")
     assert done.stderr.startswith("rankgrad: t.csv: --query must be given, because no column is named 'qid'")
+
+
+@pytest.mark.parametrize(("name", "times"), [("t.parquet", 1), ("t.txt", 2)])  # LETOR is counted first, then parsed
+def test_a_training_opens_its_file_once(name, times, tmp_path, monkeypatch):
+    data = load("synthetic:lists=30,features=10").train
+    {"t.txt": write_letor, "t.parquet": write_parquet}[name](data, tmp_path / name)
+    opened = []
+    openers = [(builtins, "open"), (io, "open"), (pa, "memory_map"), (pa, "OSFile"), (pa, "input_stream")]
+
+    def noted(function):
+        def call(path, *more, **options):
+            opened.extend([function] if str(path).endswith(name) else [])
+            return function(path, *more, **options)
+
+        return call
+
+    for owner, each in (*openers, *((parquet, each) for each in ("read_schema", "read_metadata", "read_table"))):
+        monkeypatch.setattr(owner, each, noted(getattr(owner, each)))
+    make = parquet.ParquetFile.__init__
+
+    def noted_file(self, source, *more, **options):
+        opened.extend(["ParquetFile"] if str(source).endswith(name) else [])
+        make(self, source, *more, **options)
+
+    monkeypatch.setattr(parquet.ParquetFile, "__init__", noted_file)
+    rankgrad("train", "--data", tmp_path / name, "--model", "linear", "--epochs", 1, "--out", tmp_path / "a")
+    assert len(opened) == times, opened
+
+
+def test_a_query_with_several_lists(tmp_path):
+    rng = np.random.default_rng(0)
+    query, session = np.repeat(np.arange(40), 6), np.tile([0, 0, 1, 1, 2, 2], 40)
+    table = {"query": query, "session": session, "label": np.tile([0, 1], 120), "position": np.tile([1, 2], 120)}
+    table |= {"x": rng.normal(size=240) + table["label"], "z": rng.normal(size=240)}
+    csv.write_csv(pa.table(table), tmp_path / "t.csv")
+    csv.write_csv(pa.table(table).drop(["label", "position"]).slice(0, 30), tmp_path / "new.csv")
+    columns = ["--list-id", "session", "--training-columns", "position"]
+    model = tmp_path / "a"
+    options = ["--model", "linear", "--epochs", 2, "--out", model]
+    out = rankgrad("train", "--data", tmp_path / "t.csv", *columns, *options)
+    assert (
+        "columns: label 'label', query 'query', list_id 'session', training columns 'position', 2 features: 'x', 'z'"
+        in out
+    )
+    assert "train: 96 lists, 192 documents" in out
+    assert "validation: 24 lists, 48 documents" in out
+    rankgrad("train", "--resume", "--epochs", 3, "--out", model)
+    lines = rankgrad("evaluate", model, "--data", tmp_path / "t.csv", "-m", "P@1", "--each").splitlines()
+    assert [line.split("\t")[1] for line in lines if line.startswith("P@1\t")] == [*map(str, range(40))]
+    assert any("The value of a query is the mean over its lists (120 lists)" in line for line in lines)
+    rankgrad("predict", model, tmp_path / "new.csv", "--out", tmp_path / "scores.csv", "--top", 1)
+    rows = [row.split(",")[:2] for row in (tmp_path / "scores.csv").read_text().splitlines()]
+    assert rows == [["query", "session"], *([str(q), str(own)] for q in range(5) for own in range(3))]
+    with pytest.raises(ValueError, match="must have one list per query in a TREC run"):
+        rankgrad("predict", model, tmp_path / "new.csv", "--out", tmp_path / "run.trec")
+    explained = rankgrad("explain", model, "--data", tmp_path / "t.csv", "--query", "3/1")
+    assert "query 3/1, nDCG@10" in explained
+    with pytest.raises(
+        ValueError, match="query must name one list, as <query id>/<list id>; got '3', which has 3 lists"
+    ):
+        rankgrad("explain", model, "--data", tmp_path / "t.csv", "--query", "3")
+    rankgrad("report", model, "--out", tmp_path / "page.html")
+    assert re.search(r'"\d+/1"', (tmp_path / "page.html").read_text())  # the page shows each list
+    table["query"] = rng.permutation(query)
+    csv.write_csv(pa.table(table), tmp_path / "b.csv")
+    with pytest.raises(ValueError, match=r"qid \d+ occurs again after qid \d+"):  # without a list column, as before
+        rankgrad("train", "--data", tmp_path / "b.csv", "--drop", "session,position", "--out", tmp_path / "b")
+
+
+def test_a_folder_of_caches(trained, tmp_path):
+    whole = read_table(trained.folder / "train.parquet", label="stars", qid="search", docid="url")
+    for name, part in (("train", slice(0, 12)), ("vali", slice(12, 16)), ("test", slice(16, None))):
+        write_cache(whole.take(part), tmp_path / "set" / name)
+    options = ("--model", "linear", "--epochs", 1, "--out", tmp_path / "a")
+    out = rankgrad("train", "--data", tmp_path / "set", *options)
+    assert "on 4 test lists" in out
+    assert "held out" not in out
+    found = load(tmp_path / "set")
+    assert (len(found.train), len(found.validation), len(found.test)) == (12, 4, 4)
+    assert found.train.feature_names == found.test.feature_names == whole.feature_names
+    assert found.test.docids.tolist() == whole.take(slice(16, None)).docids.tolist()
+    (tmp_path / "set" / "test" / "labels.npy").unlink()
+    with pytest.raises(ValueError, match=r"labels.npy is missing"):
+        rankgrad("train", "--data", tmp_path / "set", *options, "--overwrite")

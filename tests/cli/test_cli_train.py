@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from rankgrad import losses, rankers
 from rankgrad.cli import COMMANDS, app
 from rankgrad.data import datasets, load, read_letor
 from rankgrad.metrics import read_run
-from rankgrad.training import Model, Settings
+from rankgrad.training import Model
 
 DATA = SHARED / "data"
 TINY = "synthetic:lists=40,features=12"
@@ -89,18 +88,6 @@ def test_the_commands_of_the_design_on_mq2008(tmp_path, monkeypatch, model):
     np.testing.assert_allclose(np.loadtxt("scores.txt"), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_every_setting_is_an_option_with_its_default():
-    options = {parameter.name: parameter for parameter in get_command(app).commands["train"].params}
-    for field in fields(Settings):
-        option = options[field.name]
-        if field.name == "missing":  # the default depends on the kind of ranker
-            assert option.help.endswith("Default: nan for trees, otherwise error.")
-            continue
-        default = "none" if field.default in (None, ()) else str(field.default)
-        shown = rf"\({re.escape(default)}(; trees: [^)]+)?\)$"
-        assert re.search(shown, option.help), f"--{field.name} must show the default {default}"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -109,14 +96,6 @@ def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
     assert len(shown.splitlines()) <= 40
     options = get_command(app).commands[command].params
     assert [option.name for option in options if not (option.help or option.name == "help")] == []
-
-
-def test_help_all_names_what_help_leaves_out():
-    shown, whole = rankgrad("train", "--help"), rankgrad("train", "--help-all")
-    assert "--weight-decay" not in shown
-    for name in Settings.names():
-        option = {"trackers": "tracker"}.get(name, name.replace("_", "-"))
-        assert f"--{option}" in whole
 
 
 def test_all_that_is_wrong_is_said_at_once_and_before_data_is_read(tmp_path, run, monkeypatch):

@@ -83,12 +83,6 @@ def test_what_is_wrong_is_said(run, source, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_help_fits_a_screen_and_shows_an_example(run):
-    text = run("--help").output
-    assert len(text.splitlines()) <= 40
-    assert "rankgrad convert Fold1/train.txt cache/train" in text
-
-
 def test_help_stays_light():
     code = "import sys, rankgrad.cli.convert; sys.exit(bool({'numba', 'numpy', 'rich.progress'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

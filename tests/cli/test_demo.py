@@ -54,10 +54,10 @@ def test_the_seconds_of_the_demo_exclude_compiling(monkeypatch):
 
 
 def test_help_names_every_command():
-    from rankgrad.cli import COMMANDS
+    from rankgrad.cli import COMMANDS, PANELS
 
     whole = rankgrad("--help").stdout
-    assert all(command in whole for command in COMMANDS)
+    assert all(name in whole for name in (*COMMANDS, *PANELS))
     assert "rankgrad demo" in rankgrad("demo", "--help").stdout  # that of each is in test_cli_train.py
 
 

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from rankgrad.cli import app
 from rankgrad.cli.overwrite import remove_run
 from rankgrad.cli.text import COMMANDS, scoring
 from rankgrad.cli.text.search import snippet
-from rankgrad.cli.text.text_models import _key
+from rankgrad.cli.text.text_models import _embeddings_path
 from rankgrad.cli.text.training_lists import TextLists
 from rankgrad.data import load
 from rankgrad.data.evaluation import evaluate_lists
@@ -254,7 +254,7 @@ def test_kept_embeddings_and_scores_are_of_the_same_texts(made):
     for change in ({}, {"titles": documents.titles[::-1]}, {"texts": documents.texts[::-1]}):
         collection = replace(made.collection, documents=replace(documents, **change))
         identity = scoring._identity(ranker.fitted(), candidate_lists(collection, first))
-        found.add((_key(collection, ranker.fitted()), json.dumps(identity)))
+        found.add((_embeddings_path(made.index, collection, ranker.fitted()), json.dumps(identity)))
     assert [len(set(each)) for each in zip(*found, strict=True)] == [3, 3]
 
 
@@ -310,11 +310,17 @@ def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, cross, tmp_path, 
     done = CliRunner().invoke(app, [*map(str, ("text", *words, tmp_path / "a.txt"))])
     assert (done.exit_code, (tmp_path / "a.txt").exists()) == (130, False)
     assert "Stopped. The same command resumes." in done.output
-    with (tmp_path / "a.txt.partial").open("a") as file:
-        file.write("[1.0, 2")  # the process ended while it wrote a line
-    blocks = len(calls) - 1
-    calls.clear()
+    blocks, partial = len(calls) - 1, tmp_path / "a.txt.partial"
     calls += [None] * 3
+    head, *lines = partial.read_text().splitlines(keepends=True)
+    assert len(lines) == blocks == 2
+    (tmp_path / "c.txt.partial").write_text(head + re.sub(r"(\.\d\d)\d", r"\g<1>7", lines[0]) + lines[1])  # damaged
+    (tmp_path / "d.txt.partial").write_text("".join([head, *lines[::-1]]))
+    for name in "cd":
+        assert "resuming" not in text(*words, tmp_path / f"{name}.txt")
+        assert (tmp_path / f"{name}.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
+    with partial.open("a") as file:
+        file.write('{"scores": [1.0, 2')  # the process ended while it wrote a line
     told = text(*words, tmp_path / "a.txt")
     assert f"resuming: {blocks} of" in told
     assert (tmp_path / "a.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
@@ -464,6 +470,8 @@ def test_an_index_without_a_copy_reads_the_files_again(made, tmp_path):
     assert (tmp_path / "run.txt").read_bytes() == made.bm25.read_bytes()
     found = json.loads(text("evaluate", tmp_path / "index", tmp_path / "run.txt", "--json"))
     assert found["queries"] == 12
+    (files / "documents.jsonl").write_text((files / "documents.jsonl").read_text().replace("wing", "ring"))
+    assert "must have the documents that were indexed" in complaint("search", tmp_path / "index", "--query", "wing")
     shutil.rmtree(files)
     assert "no such file or folder" in complaint("search", tmp_path / "index", "--query", "wing")
 
@@ -514,22 +522,17 @@ def test_commands_for_features_refuse_a_text_run_in_one_sentence(made, tmp_path)
             run_here(*words)
 
 
-def test_a_report_reads_the_lists_of_a_text_run(made):
-    from rankgrad.cli.report import _lists_of
+def test_a_report_compares_a_text_run_with_its_first_stage(made, tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from rankgrad.cli.report import _first_stage, _lists_of, _run_study
 
     name, parts, warnings = _lists_of(made.model, None, None)
     assert (name, warnings) == ("wings, fold 1", [])
     assert {part: len(data) for part, data in parts.items()} == {"train": 8, "validation": 2, "test": 2}
-
-
-def test_a_report_compares_a_text_run_with_its_first_stage(made, tmp_path):
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
-    from rankgrad.cli.report import _first_stage, _run_study
-
     study = _run_study(made.model, None, True)
     assert [row[0].text for row in study.tables[0].rows][1:] == ["random order", "BM25"]
-    lists = TextLists.kept(made.model).read().test
+    lists = TextLists.kept(made.model).read().splits.test
     wanted = evaluate_lists(lists.features[:, 2], lists, ["nDCG@10"])
     assert dict(zip(study.tables[0].heads, study.tables[0].rows[2], strict=True))["nDCG@10"].value == wanted["nDCG@10"]
     assert study.rows["importance"] == []
@@ -574,16 +577,6 @@ def test_a_missing_package_is_one_sentence(package, words, made, tmp_path, monke
     told = complaint(*command, "--out", tmp_path / "a")
     assert told.startswith(words)
     assert told.endswith("pip install 'rankgrad[text]'")
-
-
-def test_every_setting_is_an_option_with_its_default():
-    for command in ("train", "distil"):
-        options = {parameter.name: parameter for parameter in OPTIONS[command].params}
-        for field in fields(TextSettings):
-            name = "cosine_temperature" if (command, field.name) == ("distil", "temperature") else field.name
-            default = "none" if field.default in (None, ()) else str(field.default)
-            default = "listnet:targets=softmax" if (command, name) == ("distil", "loss") else default
-            assert name == "encoder" or options[name].help.endswith(f"({default})"), name
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -663,14 +656,3 @@ def test_what_does_not_fit_is_refused(made, tmp_path):
         "train", made.index, "--model", "cross_encoder", "--encoder", f"static:{made.encoder}", "--out", tmp_path / "a"
     )
     assert "encoder must have layers for a cross_encoder (static: is for a bi_encoder only)" in told
-
-
-def test_changed_texts_are_noticed_without_a_copy(tmp_path):
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    (folder / "a.txt").write_text("wing flow")
-    (folder / "b.txt").write_text("heat slab")
-    text("index", folder, "--no-copy", "--out", tmp_path / "index")
-    text("search", tmp_path / "index", "--query", "wing")
-    (folder / "a.txt").write_text("wing jet!")
-    assert "must have the documents that were indexed" in complaint("search", tmp_path / "index", "--query", "wing")

@@ -17,9 +17,10 @@ from paths import SHARED
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from rankgrad.data import LetorError
+from rankgrad.data.assemble import reorder
 from rankgrad.data.letor import read_letor, streams
 from rankgrad.data.letor.chunks import stream_letor
-from rankgrad.data.query_groups import regroup_runs, reorder
+from rankgrad.group_rows import group_runs
 
 DATA = SHARED / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data folder is not beside the repository")
@@ -191,12 +192,13 @@ def test_regroup_is_stable_and_counts(write):
 def test_regrouped_rows_are_those_of_a_stable_sort(qids, width):
     rows = np.arange(len(qids) * width).reshape(-1, width)
     starts = np.flatnonzero(np.diff(qids, prepend=-1))
-    source, lengths, first = regroup_runs(starts, np.array(qids)[starts], len(qids))
+    lists = group_runs(starts, len(qids), np.array(qids)[starts])
     order = sorted(range(len(qids)), key=lambda row: (qids.index(qids[row]), row))
-    assert source.tolist() == order
-    assert lengths.tolist() == [qids.count(qids[starts[run]]) for run in first]
+    assert lists.order.tolist() == order
+    assert np.diff(lists.offsets).tolist() == [qids.count(qid) for qid in lists.qids]
+    assert (lists.source is None, lists.moved) == (order == sorted(order), len(starts) - len(lists.qids))
     moved = rows.copy()
-    reorder(moved, source)
+    reorder(moved, lists.order)
     assert np.array_equal(moved, rows[order])
 
 

@@ -180,7 +180,7 @@ NUMERIC = {"Query": False, "grade": True, "bm25_title": True, "bm25_body": True,
 
 def test_columns_with_usual_names():
     found = choose(Columns(), NUMERIC)
-    assert (found.qid, found.label, found.docid) == ("Query", "grade", None)
+    assert found.by_role == {"qid": "Query", "label": "grade"}
     assert found.features == ("bm25_title", "bm25_body", "clicks")
     assert found.unused == ("url",)
 

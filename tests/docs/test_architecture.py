@@ -1,11 +1,18 @@
 """The picture of the architecture is right: its modules exist, none is missing, and imports go down only."""
 
 import importlib
+import re
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 from paths import ROOT, SOURCE
+from safetensors.torch import load_file
 from test_imports import MODULES, imported, module_name
+from typer.testing import CliRunner
+
+from rankgrad.cli import app
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +61,22 @@ def test_no_layer_is_missing(architecture):
     shown = {name.split(".")[0] for row in architecture.LAYERS for name, _ in row}
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert packages <= shown
+
+
+def test_the_whole_path_by_hand_is_train(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (command,) = re.findall(r"`rankgrad (train .*?)`", page)
+    assert len(code.splitlines()) <= 60
+    rng = np.random.default_rng(0)
+    qid = np.repeat(np.arange(300), rng.integers(3, 25, size=300))
+    table = pd.DataFrame(rng.normal(size=(len(qid), 5)), columns=[*"abcde"]).assign(qid=qid)
+    grades = table["a"] + 0.8 * rng.normal(size=len(qid)) + 1
+    table.assign(label=grades.clip(0, 3).astype(int)).to_parquet(tmp_path / "rows.parquet")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "architecture.md", "exec"), {})
+    done = CliRunner().invoke(app, command.split())
+    assert done.exit_code == 0, done.output
+    by_hand, trained = (load_file(folder + "/model.safetensors") for folder in ("by-hand", "run"))
+    assert by_hand.keys() == trained.keys()
+    assert all(by_hand[name].equal(trained[name]) for name in trained)

@@ -76,12 +76,18 @@ def test_the_interval_of_a_rate():
     assert FalsePositives(0, 0).rate == 0
 
 
-def test_a_summary_keeps_values_means_and_choices(tmp_path):
-    results = read_results(make(tmp_path / "made"))
-    file = tmp_path / "x.summary.xz"
-    count = write_summary(results, file)
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory):
+    """Results and the file of their summary, which no test changes."""
+    folder = tmp_path_factory.mktemp("summary")
+    results = read_results(make(folder / "made"))
+    assert write_summary(results, folder / "x.summary.xz") > 0
+    return results, folder / "x.summary.xz"
+
+
+def test_a_summary_keeps_values_means_and_choices(summary):
+    results, file = summary
     found = read_summary(file)
-    assert count == len(found.rows) > 0
     assert found.recipe == results.recipe
     assert (found.runs, found.missing) == (len(results.cells), len(results.missing))
     for row in found.rows:
@@ -121,10 +127,9 @@ def _spoiled(content, name):
 
 
 @pytest.mark.parametrize("name", ["file", "text", "format", "recipe", "no recipe", "shape", "folds", "values", "odd"])
-def test_a_spoiled_summary_is_named_in_one_message(tmp_path, name):
+def test_a_spoiled_summary_is_named_in_one_message(tmp_path, summary, name):
     file = tmp_path / "x.summary.xz"
-    write_summary(read_results(make(tmp_path / "made")), file)
-    file.write_bytes(_spoiled(file.read_bytes(), name))
+    file.write_bytes(_spoiled(summary[1].read_bytes(), name))
     with pytest.raises(ValueError, match=r"x\.summary\.xz must be a summary of an experiment; got the error"):
         read_summary(file)
 

@@ -62,7 +62,7 @@ BAD = {
         with_trees(num_leave=3),
         "models.Trees: parameter must be a parameter of lightgbm; got 'num_leave'; did you mean 'num_leaves'",
     ),
-    "trees": (with_trees(trees=0), "models.Trees: trees must be an integer of at least 1; got 0"),
+    "trees": (with_trees(trees=0), "models.Trees: trees must be at least 1; got 0"),
     "epochs of trees": (with_trees(epochs=3), "models.Trees: epochs must be given as trees; got epochs=3"),
     "seed of trees": (with_trees(seed=3), "models.Trees: seed must be set by `seeds`; got 3"),
     "metric of trees": (with_trees(metric="AP"), "models.Trees: metric must be set by `choose`; got 'AP'"),

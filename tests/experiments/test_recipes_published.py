@@ -1,7 +1,6 @@
 """The published numbers equal those of the papers."""
 
 import pytest
-from paths import ROOT
 
 from rankgrad.experiments.tables import published
 
@@ -82,9 +81,3 @@ def test_marks_and_spreads_are_kept():
     assert published.value("smoothi-table1", "MQ2009", "DNN", "SmoothI", "nDCG@5") is None
     with pytest.raises(ValueError, match="published table must be a known name; got 'smoothi-table'"):
         published.load_published("smoothi-table")
-
-
-def test_printed_numbers_are_installed_with_the_package():
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    data = text.partition("[tool.setuptools.package-data]")[2].partition("[tool.")[0]
-    assert "experiments/tables/published/*.yaml" in data

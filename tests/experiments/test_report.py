@@ -343,12 +343,6 @@ def test_captions_name_a_spread_only_if_there_is_one(folder, studies, found, tmp
     assert "spread" not in json.dumps(panel.draw(one.choice()).to_dict())
 
 
-def test_help_fits_a_screen_and_shows_an_example():
-    done = run_verb("--help")
-    assert len(done.output.splitlines()) <= 40
-    assert "rankgrad report results/" in done.output
-
-
 def test_recipes_that_share_cells_share_a_folder(folder, found):
     raw = found.recipe.raw
     some = {loss: raw["losses"][loss] for loss in list(LOSSES)[:2]}

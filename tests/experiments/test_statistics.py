@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -33,23 +33,16 @@ def pair(n, shift=0.05, seed=0):
     return b + rng.normal(shift, 0.2, n), b
 
 
-@pytest.mark.parametrize("n", [2, 5, 784, 20_000])
-def test_paired_t_is_scipys(n):
-    a, b = pair(n, seed=n)
-    theirs, ours = scipy.stats.ttest_rel(a, b), stats.paired_t(a, b)
-    assert ours.statistic == pytest.approx(theirs.statistic, rel=1e-12)
-    assert ours.p == pytest.approx(theirs.pvalue, rel=1e-9)
-    assert ours.difference == pytest.approx((a - b).mean())
-    assert ours.n == n
-
-
+@example(pair(20_000))
 @given(values)
 def test_paired_t_is_scipys_on_anything(both):
     a, b = both
     ours = stats.paired_t(a, b)
     assert 0 <= ours.p <= 1
+    assert (ours.difference, ours.n) == (pytest.approx((a - b).mean()), len(a))
     if np.ptp(a - b) > 1e-6:
-        assert ours.p == pytest.approx(scipy.stats.ttest_rel(a, b).pvalue, rel=1e-6)
+        theirs = scipy.stats.ttest_rel(a, b)
+        assert (ours.statistic, ours.p) == pytest.approx((theirs.statistic, theirs.pvalue), rel=1e-6)
     other = stats.paired_t(b, a)
     assert (other.p, other.difference) == (ours.p, -ours.difference)
 
@@ -63,17 +56,6 @@ def test_randomisation_enumerates_few_differences(both):
     size = 1e-12 * np.abs(d).sum()
     reached = [abs(np.dot(sign, d)) >= abs(d.sum()) - size for sign in signs]
     assert stats.randomisation(a, b).p == pytest.approx(np.mean(reached))
-
-
-def test_randomisation_agrees_with_scipys():
-    a, b = pair(60, shift=0.05)
-    theirs = scipy.stats.permutation_test(
-        (a, b), lambda x, y, axis: (x - y).mean(axis=axis), permutation_type="samples", n_resamples=20_000,
-        vectorized=True, rng=np.random.default_rng(1),
-    )  # fmt: skip
-    ours = stats.randomisation(a, b, rounds=20_000)
-    assert ours.p == pytest.approx(theirs.pvalue, abs=0.015)
-    assert 0.01 < ours.p < 0.5  # a p-value that could have come out otherwise
 
 
 def test_randomisation_draws_as_it_enumerates(monkeypatch):
@@ -143,15 +125,6 @@ def test_bootstrap_is_scipys(method, theirs):
     assert ours == pytest.approx(tuple(expected.confidence_interval), abs=0.012)
     other = stats.bootstrap(d, method="bca" if method == "percentile" else "percentile", rounds=20_000)
     assert abs(other[1] - ours[1]) > 0.02
-
-
-def test_bootstrap_covers_the_mean():
-    rng = np.random.default_rng(0)
-    hits = 0
-    for _ in range(200):
-        low, high = stats.bootstrap(rng.normal(0.3, 1.0, 80), rounds=400, confidence=0.9)
-        hits += low <= 0.3 <= high
-    assert 165 <= hits <= 195
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10, 20, 39, 40])
@@ -248,15 +221,3 @@ def test_seeds_are_averaged_and_folds_pooled():
         stats.over_folds([["x", "y"], ["y"]], [[1, 1], [1]])
     with pytest.raises(ValueError, match="at least one run"):
         stats.over_seeds([], [])
-
-
-def test_seeds_taken_for_queries_would_find_what_is_not_there():
-    """Why seeds are averaged: rankers that do not differ, tested 400 times at 5%, three seeds each."""
-    rng = np.random.default_rng(0)
-    alarms = np.zeros(2)
-    for _ in range(400):
-        fit = rng.normal(size=(2, 40))  # how a ranker's training fits each query, for every seed
-        a, b = (fit[:, None] + 0.3 * rng.normal(size=(2, 3, 40))).reshape(2, 3, 40)
-        alarms += [stats.paired_t(a.mean(0), b.mean(0)).p < 0.05, stats.paired_t(a.ravel(), b.ravel()).p < 0.05]
-    assert alarms[0] / 400 < 0.08
-    assert alarms[1] / 400 > 0.15

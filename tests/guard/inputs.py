@@ -64,7 +64,8 @@ def write_inputs(folder: Path) -> None:
     for seed, part in enumerate(("train", "vali", "test")):
         (folder / "folder" / f"{part}.txt").write_text(letor(lists(20, 8, seed=seed), FEATURES))
     write_formats(folder, "large", lists(4000, 10, 60), [f"f{number}" for number in range(1, 61)])
-    tiny_collection(folder / "collection")
+    qrels = (tiny_collection(folder / "collection") / "qrels.txt").read_text().splitlines(keepends=True)
+    (folder / "found.txt").write_text("".join(line for line in qrels if "c " not in line))  # BM25 finds all of these
     tiny_encoder(folder / "encoder", words=f"{WORDS} what is a", hidden=16, layers=1, positions=32)
     recipe = {
         "title": "Tiny", "answers": None, "data": ["synthetic:lists=20,features=10"],

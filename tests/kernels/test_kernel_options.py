@@ -1,12 +1,9 @@
 """The typed options of the kernels: options that losses build, numbers of the operator's schema, errors."""
 
-import ast
 import inspect
-import re
 from dataclasses import FrozenInstanceError
 from enum import IntEnum
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,76 +13,17 @@ from every_loss import OPTIONS as EVERY_LOSS
 import rankgrad as rg
 from rankgrad import losses
 from rankgrad.kernels import op
-from rankgrad.kernels import options as module
 from rankgrad.kernels.options import (
     OPTIONS,
     ApproxOptions,
-    Gains,
-    ListwiseOptions,
-    NeuralNDCGOptions,
     Pairs,
     PairwiseOptions,
     ParamForm,
-    Regularisation,
-    Scheme,
-    SmoothIOptions,
-    SoftNDCGOptions,
-    Targets,
     Ties,
-    Truncation,
 )
-from rankgrad.trees.hessians import closed_form
+from rankgrad.losses.traits import traits_of
 
-KERNELS = Path(inspect.getfile(module)).parent
 SCORES, LABELS = torch.tensor([[0.3, -1.0, 2.0, 0.5]]), torch.tensor([[1.0, 0.0, 2.0, 0.0]])
-
-# Options of a loss, and options of its kernel.
-BUILT = {
-    "approx_ap": ("approx_ap", {"k": 3, "beta": 2.0, "threshold": 1.0}, ApproxOptions(3, 2.0, 1.0)),
-    "approx_mrr": ("approx_mrr", {}, ApproxOptions()),
-    "approx_ndcg": ("learndcg", {"k": 2}, ApproxOptions(k=2)),
-    "approx_precision": ("approx_precision", {"k": 5}, ApproxOptions(k=5)),
-    "fastsort_ndcg": (
-        "fastsort_ndcg",
-        {"regularisation": "entropic", "temperature": 0.5},
-        SoftNDCGOptions(temperature=0.5, regularisation=Regularisation.ENTROPIC),
-    ),
-    "hinge": ("hinge", {"margin": 0.5}, PairwiseOptions(margin=0.5)),
-    "lambdaloss": ("lambdaloss", {"k": 5, "sigma": 2.0}, PairwiseOptions(2.0, k=5, truncation=Truncation.SOUND)),
-    "lambdaloss, no cutoff": ("lambdaloss", {"truncation": "sound"}, PairwiseOptions()),
-    "lambdaloss, heuristic": ("lambdaloss", {"k": 5, "truncation": "heuristic"}, PairwiseOptions(k=5)),
-    "lambdaloss, ndcg2pp": (
-        "lambdaloss",
-        {"scheme": "ndcg2pp", "mu": 3.0, "metric": "nDCG(gain='linear')@4"},
-        PairwiseOptions(k=4, gain=Gains.LINEAR, scheme=Scheme.NDCG2PP, mu=3.0),
-    ),
-    "lambdarank": ("lambdarank", {"k": 1}, PairwiseOptions(k=1)),
-    "listmle": ("listmle", {}, ListwiseOptions(ties=Ties.TOGETHER)),
-    "listmle, in order": ("listmle", {"ties": "position"}, ListwiseOptions(ties=Ties.POSITION)),
-    "listmle, random": ("listmle", {"ties": "random"}, ListwiseOptions(ties=Ties.POSITION)),
-    "listmle, efron": ("listmle", {"ties": "efron"}, ListwiseOptions(ties=Ties.EFRON)),
-    "listmle, exact": ("listmle", {"ties": "exact"}, ListwiseOptions(ties=Ties.EXACT)),
-    "listnet": ("listnet", {"targets": "softmax"}, ListwiseOptions(targets=Targets.SOFTMAX)),
-    "neural_ndcg": (
-        "neural_ndcg",
-        {"k": 2, "temperature": 0.5, "transposed": True, "sinkhorn_rounds": 7},
-        NeuralNDCGOptions(2, 0.5, True, 7),
-    ),
-    "p_listmle": ("p_listmle", {"ties": "position"}, ListwiseOptions(ties=Ties.POSITION)),
-    "poly1_softmax": ("poly1_softmax", {"epsilon": 0.2}, ListwiseOptions(epsilon=0.2)),
-    "ranknet": ("ranknet", {"k": 3, "pairs": "both"}, PairwiseOptions(k=3, pairs=Pairs.BOTH)),
-    "smooth_ap": (
-        "smooth_ap",
-        {"k": 4, "alpha": 2.0, "delta": 0.2, "threshold": 1.0},
-        SmoothIOptions(4, 2.0, 0.2, 1.0),
-    ),
-    "smooth_ndcg": ("smooth_ndcg", {"k": None}, SmoothIOptions()),
-    "smooth_precision": ("smooth_precision", {"k": 2}, SmoothIOptions(k=2)),
-    "softmax": ("softmax", {}, ListwiseOptions()),
-    "softsort_ndcg": ("softsort_ndcg", {"p": 2}, SoftNDCGOptions(p=2)),
-    "unique_softmax": ("unique_softmax", {}, ListwiseOptions()),
-    "xe_ndcg": ("xe_ndcg", {"gamma": 0.25}, ListwiseOptions(gamma=0.25)),
-}
 
 
 @pytest.fixture
@@ -106,30 +44,15 @@ def members(kind):
     return {float: (0.0, 2.5, -1e30), int: (0, 7), bool: (False, True)}.get(kind) or tuple(kind)
 
 
-@pytest.mark.parametrize("case", BUILT)
-def test_losses_build_the_options_of_their_family(case, calls):
-    name, given, expected = BUILT[case]
-    with rg.backend("fused"):
-        getattr(losses, case.split(",")[0])(SCORES, LABELS, **given)
-    assert calls == [(name, expected)]
-    assert expected.exact()
-
-
 @pytest.mark.parametrize(("discount", "form"), [("log", ParamForm.LEARNED), ("curved", ParamForm.LEARNED_CURVED)])
 def test_learndcg_says_how_to_read_its_parameters(discount, form, calls):
     losses.LearnDCG(discount=discount, k=2, beta=3.0)(SCORES, LABELS)
     assert calls == [("learndcg", ApproxOptions(2, 3.0, form=form))]
 
 
-def test_every_kernel_has_a_case():
-    assert {name for name, _, _ in BUILT.values()} == set(op.FAMILIES)
-    assert set(OPTIONS) == set(op.FAMILIES.values())
-    for name, _, options in BUILT.values():
-        assert type(options) is OPTIONS[op.FAMILIES[name]]
-
-
 def test_every_loss_tells_its_kernel_settled_options(calls):
     """Test also the other options of the tests' list of losses."""
+    assert set(OPTIONS) == set(op.FAMILIES.values())
     fused = set()
     for loss, cases in EVERY_LOSS.items():
         before = len(calls)
@@ -223,30 +146,7 @@ def test_curvatures_are_told_what_the_losses_tell(calls):
     ):
         loss = partial(getattr(losses, name), **given)
         loss(SCORES, LABELS)
-        assert closed_form(loss).kernel == calls[-1][1]
-
-
-@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.py")), ids=lambda path: str(path.relative_to(KERNELS)))
-def test_no_kernel_reads_options_by_position(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        named = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
-        assert not (named and node.value.id == "options"), f"{path}:{node.lineno}"
-        unpacked = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
-        value = node.value if unpacked else None
-        assert not (isinstance(value, ast.Name) and value.id == "options"), f"{path}:{node.lineno}"
-        starred = isinstance(node, ast.Starred) and isinstance(node.value, ast.Name)
-        assert not (starred and node.value.id == "options"), f"{path}:{node.lineno}"
-
-
-def test_every_kernel_is_compared_with_the_plain_loss_on_both_devices():
-    """Each fused loss is named in a file that tests its CPU kernel, and in one that tests its Triton kernel."""
-    here = Path(__file__).parent
-    for kind, missing in (("kernels", set()), ("triton", {"fastsort_ndcg"})):  # FastSort has no kernel for GPUs
-        text = "".join(path.read_text(encoding="utf-8") for path in here.glob(f"test_{kind}_*.py"))
-        for shared in re.findall(r"from (test_kernels_\w+) import CASES", text):
-            text += (here / f"{shared}.py").read_text(encoding="utf-8")
-        named = set(re.findall(r"\w+", text.lower()))
-        assert set(op.FAMILIES) - named == missing
+        assert traits_of(loss).pairs == (name, calls[-1][1])
 
 
 def numeric_options():

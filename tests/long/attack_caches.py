@@ -5,18 +5,17 @@ files that are swapped or from another cache; edited manifests. A cache is refus
 content is what it was; a reader that has the source writes the cache again.
 """
 
-import atexit
 import json
 import logging
 import os
 import random
 import shutil
-import tempfile
 import time
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from damage import home as new_home
 
 from rankgrad.atomic_files import write_json
 from rankgrad.data import cache as caches
@@ -30,8 +29,7 @@ HOSTILE = (None, True, -1, 0, 1e308, 10**30, "", "x", "../features", "\0", [], {
 @cache
 def prepared():
     """A folder with two caches, their source files, and the content of the first cache."""
-    home = Path(tempfile.mkdtemp(prefix="rankgrad-attack-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = new_home()
     logging.getLogger("rankgrad").setLevel(logging.ERROR)
     for name, seed in (("one", 0), ("other", 1)):
         values = np.random.default_rng(seed).integers(1, 9, (DOCUMENTS, WIDTH)).tolist()

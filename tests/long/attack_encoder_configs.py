@@ -5,19 +5,17 @@ models; nested configurations; in config.json, tokenizer_config.json, modules.js
 downloaded, and time and memory are bounded.
 """
 
-import atexit
 import json
 import resource
 import shutil
-import tempfile
 import time
 import warnings
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import torch
-from attack_folders import HOSTILE, _edited, _refused
+from damage import HOSTILE, edited, refused
+from damage import home as new_home
 from no_hub import no_hub
 from tiny_encoder import tiny_encoder
 
@@ -74,8 +72,7 @@ def prepared():
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    home = Path(tempfile.mkdtemp(prefix="rankgrad-attack-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = new_home()
     torch.set_num_threads(1)
     transformers.logging.disable_progress_bar()
     bert = tiny_encoder(home / "bert", words="wing flap", positions=64, hidden=16)
@@ -119,7 +116,7 @@ def _scored(kind, given, place):
             "wing", ["flap", "a longer text of flaps " * 9, ""]
         )
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        return _refused(error, place)
+        return refused(error, place)
     assert scores.shape == (3,)
     assert scores.dtype == np.float32
     return "scored"
@@ -152,7 +149,7 @@ def _edit(rng, folder, types):
             rng.integers(len(HOSTILE))
         ]
     else:
-        value = _edited(rng, value)
+        value = edited(rng, value)
     path.write_text(json.dumps(value))
 
 

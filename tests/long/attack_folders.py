@@ -4,19 +4,16 @@ Bits flipped, files cut, removed, swapped, linked, and JSON with hostile values.
 was, or there is one sentence that names the folder. Nothing is written outside of it.
 """
 
-import atexit
 import json
-import os
 import shutil
-import tempfile
-import warnings
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
+from damage import HARMS, command, edited, refused
+from damage import home as new_home
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 from rankgrad.atomic_files import read_tensors
 from rankgrad.data import open_cache, read_letor
@@ -26,25 +23,20 @@ from rankgrad.models import load as read_model
 from rankgrad.training import NotFinite
 
 ROWS = "".join(f"{row % 3} qid:q{row // 6} 1:{row % 11} 2:0.5 3:{row / 7}\n" for row in range(120))
-HOSTILE = (
-    None, True, -1, 0, 3, 0.5, 1e308, -1e308, 10**18, 10**30, "", "x", "../../outside/made", "/dev/zero", "\0",
-    "é" * 500, [], {}, [1, "a"], {"a": {"b": []}}, [[[[[]]]]],
-)  # fmt: skip
 ARRAYS = ("features", "labels", "offsets", "qids")
 
 
 @cache
 def prepared():
     """Folders that are whole, and what they give."""
-    home = Path(tempfile.mkdtemp(prefix="rankgrad-attack-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = new_home()
     torch.set_num_threads(1)
     (home / "train.txt").write_text(ROWS)
     lists = read_letor(home / "train.txt", cache=home / "cache")
     for name, seed, epochs in (("run", 0, 2), ("other", 1, 2), ("longer", 0, 3)):
         arguments = ["train", "--data", str(home / "train.txt"), "--out", str(home / name), "--epochs", epochs]
         settings = ["--model", "mlp:widths=4", "--loss", "softmax", "--seed", seed, "--device", "cpu"]
-        _command([*arguments, *settings])
+        command([*arguments, *settings])
     rng = np.random.default_rng(0)
     X, y, qid = rng.normal(size=(60, 3)).astype(np.float32), rng.integers(0, 3, 60), np.repeat(np.arange(12), 5)
     parts = [Ranker(model="linear", epochs=1, seed=seed, device="cpu").fit(X, y, qid=qid) for seed in (0, 1)]
@@ -86,7 +78,7 @@ def _model(rng, folder, outside):
         scores = model.score(X, np.arange(0, 61, 5))
         assert model.features == 3
     except (ValueError, OSError) as error:
-        return _refused(error, place)
+        return refused(error, place)
     if how != "edited":
         assert np.array_equal(scores, expected[name]), f"other scores after: {how}"
     return "equal"
@@ -100,10 +92,10 @@ def _resumed(rng, folder, outside):
     how = _damage(rng, place, home / "other", outside)
     there = {path.name for path in folder.iterdir()}
     try:
-        _command(["train", "--resume", "--epochs", 3, "--out", str(place)])
+        command(["train", "--resume", "--epochs", 3, "--out", str(place)])
         found = read_tensors(place / "model.safetensors")[0]
     except (ValueError, OSError) as error:
-        return _refused(error, place)
+        return refused(error, place)
     except NotFinite:
         assert how == "edited", how
         return "not finite"
@@ -125,13 +117,13 @@ def _cached(rng, folder, outside):
         if how != "edited":
             assert _same(found, lists), f"other data after: {how}"
     except (ValueError, OSError) as error:
-        ended = _refused(error, place)
+        ended = refused(error, place)
     try:
         found = read_letor(home / "train.txt", cache=place)
         if how != "edited":
             assert _same(found, lists), f"other data after: {how}"
     except (ValueError, OSError) as error:
-        _refused(error, place)
+        refused(error, place)
     return ended
 
 
@@ -139,81 +131,26 @@ def _same(left, right):
     return all(np.array_equal(getattr(left, name), getattr(right, name)) for name in ARRAYS)
 
 
-def _refused(error, folder):
-    said = str(error)
-    assert str(folder) in said, f"names no file: {type(error).__name__}: {said}"
-    assert "\n" not in said, f"not one sentence: {said}"
-    return "refused"
-
-
 def _damage(rng, folder, other, outside):
     """Do one harm to one file; how it is called."""
     path = rng.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
-    content = bytearray(path.read_bytes())
-    kind = rng.choice(
-        ["flipped", "flipped", "cut", "longer", "removed", "swapped", "linked", "nested", "edited", "edited"]
-    )
-    if kind == "flipped":
-        for _ in range(int(rng.integers(1, 4))):
-            content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
-        path.write_bytes(content)
-    elif kind == "cut":
-        path.write_bytes(content[: int(rng.integers(len(content)))])
-    elif kind == "longer":
-        path.write_bytes(content + rng.bytes(int(rng.integers(1, 100))))
-    elif kind == "removed":
-        path.unlink()
-    elif kind == "swapped":
-        files = [*(file for file in other.iterdir() if file.name == path.name), *folder.rglob("*.*")]
-        path.write_bytes(rng.choice(sorted(file for file in files if file.is_file())).read_bytes())
-    elif kind == "linked":
-        path.unlink()
-        target = outside / path.name
-        path.symlink_to(rng.choice([target, outside, outside / "nothing", path, Path("/dev/zero")]))
-    elif kind == "nested":
-        path.write_text(str(rng.choice(["[", '{"a":', "9"])) * 100_000)
-        return "nested"
+    kind = str(rng.choice([*HARMS, "flipped", "edited", "edited"]))
+    if kind in HARMS:
+        others = [*(file for file in other.iterdir() if file.name == path.name), *folder.rglob("*.*")]
+        targets = [outside / path.name, outside, outside / "nothing", path, Path("/dev/zero")]
+        HARMS[kind](rng, path, others, targets)
     elif path.suffix == ".json" and path.name != "model.json":
-        value = json.loads(content)
+        value = json.loads(path.read_bytes())
         value.pop("sha256", None)
-        path.write_text(json.dumps(_edited(rng, value)))
+        path.write_text(json.dumps(edited(rng, value)))
     elif path.suffix == ".safetensors":
         _, facts = read_tensors(path)
         tensors = load_file(path)
-        facts = {"facts": json.dumps(_edited(rng, facts))} if facts else None
+        facts = {"facts": json.dumps(edited(rng, facts))} if facts else None
         if rng.random() < 0.3:
             del tensors[str(rng.choice(sorted(tensors)))]
         save_file(tensors, path, facts)
-    return str(kind)
-
-
-def _edited(rng, value):
-    """The value with something hostile somewhere in it."""
-    if rng.random() < 0.1 or not isinstance(value, dict | list) or not value:
-        return HOSTILE[int(rng.integers(len(HOSTILE)))]
-    if isinstance(value, list):
-        place = int(rng.integers(len(value)))
-        return [*value[:place], _edited(rng, value[place]), *value[place + 1 :]]
-    key = str(rng.choice(sorted(value)))
-    if rng.random() < 0.1:
-        return {name: inner for name, inner in value.items() if name != key}
-    return {**value, key: _edited(rng, value[key])}
-
-
-def _command(arguments):
-    from rankgrad.cli import app
-
-    before = os.getcwd()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert os.getcwd() == before
-    if isinstance(result.exception, SystemExit):
-        assert result.exit_code == 1
-        raise NotFinite(result.output)
-    if result.exception is not None:
-        raise result.exception
-    return result.output
+    return kind
 
 
 def _content(folder):

@@ -237,7 +237,7 @@ def streamed(path: Path, data):
 
 def scored(path: Path, data):
     """The same data set with the ids in a file of scores."""
-    with writing_scores(path.suffix[1:], str(path), "tag", ("qid", "docid")) as writer:
+    with writing_scores(path.suffix[1:], str(path), "tag", {}) as writer:
         writer.write(data, data.labels)
     if path.suffix == ".parquet":
         read = parquet.read_table(path).to_pylist()

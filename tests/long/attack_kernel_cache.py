@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
+from damage import cut, flip, grow, remove
 
 from rankgrad.kernels import cpu
 from rankgrad.kernels.cache_folder import CacheFolder
@@ -91,22 +92,6 @@ def process(folder: Path, path: Path) -> str:
     return "process"
 
 
-def flip(rng, file, path):
-    content = bytearray(file.read_bytes())
-    for _ in range(int(rng.integers(1, 4))):
-        content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
-    file.write_bytes(content)
-
-
-def cut(rng, file, path):
-    content = file.read_bytes()
-    file.write_bytes(content[: rng.integers(len(content))] if content else b"")
-
-
-def grow(rng, file, path):
-    file.write_bytes(file.read_bytes() + rng.bytes(int(rng.integers(1, 100))))
-
-
 def garbage(rng, file, path):
     file.write_bytes(rng.bytes(int(rng.integers(0, 5000))))
 
@@ -114,10 +99,6 @@ def garbage(rng, file, path):
 def swap(rng, file, path):
     others = [one for one in sorted(path.iterdir()) if one != file]
     file.write_bytes(others[0].read_bytes() if others else b"")
-
-
-def delete(rng, file, path):
-    file.unlink(missing_ok=True)
 
 
 def link(rng, file, path):
@@ -155,7 +136,7 @@ def moved_away(rng, file, path):
 
 
 KINDS = {
-    "flip": flip, "cut": cut, "grow": grow, "garbage": garbage, "swap": swap, "delete": delete, "link": link,
+    "flip": flip, "cut": cut, "grow": grow, "garbage": garbage, "swap": swap, "delete": remove, "link": link,
     "pipe": pipe, "into folder": into_folder, "forbid": forbid, "open to others": open_to_others, "closed": closed,
     "moved away": moved_away,
 }  # fmt: skip

@@ -3,16 +3,13 @@
 `train` and `tune` resume; `convert` begins again. An attempt takes some seconds: most of them start Python.
 """
 
-import atexit
 import json
-import shutil
 import signal
-import tempfile
 import time
 from functools import cache
-from pathlib import Path
 
 import torch
+from damage import home as new_home
 from programs import finished, program
 
 from rankgrad.atomic_files import read_tensors
@@ -39,8 +36,7 @@ KINDS = {"train": ("train", *TRAIN), "tune": ("tune", *TUNE)}
 @cache
 def whole(kind):
     """What a command comes to that nobody kills."""
-    home = Path(tempfile.mkdtemp(prefix="rankgrad-attack-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = new_home()
     _finished(*KINDS[kind], "--out", home / "out")
     return home / "out"
 

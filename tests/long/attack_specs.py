@@ -27,7 +27,7 @@ from rankgrad.data.preprocessing.steps import KINDS as STEPS
 from rankgrad.data.synthetic import OPTIONS
 from rankgrad.losses.from_text import LISTS
 from rankgrad.metrics.metric import KINDS as METRICS
-from rankgrad.training.optimisers import OPTIMISERS, SCHEDULES, check_optimiser, check_schedule, schedule
+from rankgrad.training.optimisers import OPTIMISERS, SCHEDULES, Schedule, check_optimiser
 
 TEXTS = 20  # an attempt
 SECONDS = 1.0  # of one processor, for one text: some parse in 0.2
@@ -77,13 +77,12 @@ def nothing(_: Any) -> None:
     pass
 
 
-def read_schedule(text: str) -> Callable[[float, float], float]:
-    check_schedule(text)
-    return schedule(text, epochs=10, warmup=1.0)
+def read_schedule(text: str) -> Schedule:
+    return Schedule(text, epochs=10, warmup=1.0)
 
 
-def run_schedule(rate: Callable[[float, float], float]) -> None:
-    assert np.isfinite([rate(time, 1.0) for time in (0.0, 0.5, 3.0, 1000.0)]).all()
+def run_schedule(rate: Schedule) -> None:
+    assert np.isfinite([rate.factor(time) for time in (0.0, 0.5, 3.0, 1000.0)]).all()
 
 
 MADE = [name for name in relax.__all__ if isinstance(getattr(relax, name), type) and name != "Relaxation"]

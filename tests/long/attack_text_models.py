@@ -5,16 +5,15 @@ are those of the whole folder, or there is one sentence that names the folder. N
 hand, with its hash removed, may score differently, but is read or refused in the same way.
 """
 
-import atexit
 import json
 import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
-from attack_folders import _command, _edited, _refused
+from damage import HARMS, command, edited, refused
+from damage import home as new_home
 from no_hub import no_hub
 from safetensors.torch import load_file, save_file
 from tiny_collection import WORDS, tiny_collection
@@ -30,8 +29,7 @@ TEXTS = ["a wing flap", "heat of a slab", "nothing known", ""]
 @cache
 def prepared():
     """Folders that are whole, and what they give."""
-    home = Path(tempfile.mkdtemp(prefix="rankgrad-attack-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = new_home()
     torch.set_num_threads(1)
     encoder = str(tiny_encoder(home / "pretrained", words=WORDS, positions=64, hidden=16, dropout=0.0))
     rg.text.BiEncoderRanker(encoder, device="cpu").save(home / "bi")
@@ -43,7 +41,7 @@ def prepared():
     rg.text.CrossEncoderRanker(encoder, device="cpu", epochs=1, list_size=4).fit(
         data.take(slice(3)), out=home / "cross"
     )
-    _command(["text", "index", files, "--out", home / "index"])
+    command(["text", "index", files, "--out", home / "index"])
     (home / "runs").mkdir()
     _search(home / "index", home / "bi", home / "runs", "--keep")
     scores = {name: _scores(home / name) for name in ("bi", "static", "cross")}
@@ -67,7 +65,7 @@ def _model(rng, folder):
     try:
         scores = _scores(place)
     except (ValueError, OSError) as error:
-        return _refused(error, place)
+        return refused(error, place)
     if how != "edited by hand":
         assert np.array_equal(scores, expected[name]), f"other scores after: {how}"
     return "equal"
@@ -83,7 +81,7 @@ def _unsealed(rng, folder):
     try:
         scores = _scores(place)
     except (ValueError, OSError) as error:
-        return _refused(error, place)
+        return refused(error, place)
     assert scores.shape == expected[name].shape
     assert np.array_equal(_scores(place), scores, equal_nan=True), f"random scores after: {how}"
     return "read"
@@ -98,7 +96,7 @@ def _index(rng, folder):
     try:
         _search(place, home / "bi", folder / "runs")
     except (ValueError, OSError) as error:
-        return _refused(error, place)
+        return refused(error, place)
     found = {path.name: path.read_bytes() for path in (folder / "runs").iterdir()}
     if how != "edited by hand":
         assert found == expected, f"other runs after: {how}"
@@ -111,10 +109,10 @@ def _scores(folder):
 
 
 def _search(index, model, out, *keep):
-    _command(["text", "search", index, "--k", 5, "--out", out / "bm25.txt"])
+    command(["text", "search", index, "--k", 5, "--out", out / "bm25.txt"])
     words = ["--encoder", model, "--device", "cpu", "--k", 5, "--out", out / "dense.txt", *keep]
-    _command(["text", "search", index, *words])
-    told = _command(["text", "evaluate", index, out / "bm25.txt", "--each", "--bootstrap", 10])
+    command(["text", "search", index, *words])
+    told = command(["text", "evaluate", index, out / "bm25.txt", "--each", "--bootstrap", 10])
     (out / "told").write_text(told.replace(str(out), ""))
 
 
@@ -122,37 +120,10 @@ def _damage(rng, folder, home):
     """Do one harm to one file; how it is called."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", ".complete"))
     path = files[int(rng.integers(len(files)))]
-    content = bytearray(path.read_bytes())
-    kinds = [
-        "flipped",
-        "flipped",
-        "cut",
-        "longer",
-        "removed",
-        "swapped",
-        "linked",
-        "added",
-        "nested",
-        "changed",
-        "changed",
-    ]
-    kind = str(rng.choice(kinds))
-    if kind == "flipped" and content:
-        for _ in range(int(rng.integers(1, 4))):
-            content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
-        path.write_bytes(content)
-    elif kind == "cut":
-        path.write_bytes(content[: int(rng.integers(len(content) + 1))])
-    elif kind == "longer":
-        path.write_bytes(content + rng.bytes(int(rng.integers(1, 100))))
-    elif kind == "removed":
-        path.unlink()
-    elif kind == "swapped":
-        others = sorted(each for each in home.rglob(f"*{path.suffix}") if each.is_file())
-        path.write_bytes(others[int(rng.integers(len(others)))].read_bytes())
-    elif kind == "linked":
-        path.unlink()
-        path.symlink_to(rng.choice([home / "nothing", path, Path("/dev/zero"), home]))
+    kind = str(rng.choice([*HARMS, "flipped", "added", "changed", "changed"]))
+    if kind in HARMS:
+        targets = [home / "nothing", path, Path("/dev/zero"), home]
+        HARMS[kind](rng, path, home.rglob(f"*{path.suffix}"), targets)
     elif kind == "added":
         names = (
             "adapter_config.json",
@@ -164,14 +135,12 @@ def _damage(rng, folder, home):
         added = path.parent / str(rng.choice(names))
         added.parent.mkdir(exist_ok=True)
         added.write_text(json.dumps({"base_model_name_or_path": "org/name", "wing": 5}))
-    elif kind == "nested":
-        path.write_text(str(rng.choice(["[", '{"a":', "9"])) * 100_000)
     elif path.suffix == ".json":
-        value = json.loads(content)
+        value = json.loads(path.read_bytes())
         by_hand = isinstance(value, dict) and "sha256" in value and rng.random() < 0.7
         if by_hand:
             del value["sha256"]
-        path.write_text(json.dumps(_edited(rng, value)))
+        path.write_text(json.dumps(edited(rng, value)))
         return "edited by hand" if by_hand else "edited"
     elif path.suffix == ".safetensors":
         tensors = load_file(path)
@@ -183,5 +152,5 @@ def _damage(rng, folder, home):
             ]
         save_file(tensors, path, {"format": "pt"})
     elif path.suffix == ".npy":
-        path.write_bytes(bytes(content).replace(b"<f4", b"<i4", 1))
+        path.write_bytes(path.read_bytes().replace(b"<f4", b"<i4", 1))
     return kind

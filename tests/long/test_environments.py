@@ -14,7 +14,7 @@ import pytest
 from paths import ROOT
 
 DEFAULT = (
-    "tests/losses/test_losses.py tests/kernels/test_kernels_listwise.py tests/metrics/test_metrics.py "
+    "tests/losses/test_losses.py tests/kernels/test_kernels_equal_plain.py tests/metrics/test_metrics.py "
     "tests/training/test_training.py"
 )
 FILES = os.environ.get("RANKGRAD_TEST_FILES", DEFAULT).split()

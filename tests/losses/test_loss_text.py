@@ -8,6 +8,8 @@ import torch
 
 import rankgrad as rg
 from rankgrad import losses
+from rankgrad.experiments.runs.cell import Cell
+from rankgrad.experiments.runs.run_cell import _train
 from rankgrad.losses import from_text, parse_loss
 
 SCORES, LABELS = torch.tensor([[2.0, 1.0, 3.0]]), torch.tensor([[1.0, 0.0, 2.0]])
@@ -101,13 +103,18 @@ def test_a_held_out_adaptation_without_the_training_loop_warns_once():
 
 
 @pytest.mark.parametrize("adapt", ["heldout", "metric"])
-def test_the_training_loop_does_not_warn_about_its_own_adaptation(adapt):
+def test_the_training_loop_only_warns_that_its_own_adaptation_is_deprecated(adapt, tmp_path):
     data = rg.data.load("synthetic:lists=20,features=10").train
-    settings = rg.training.Settings(model="linear", loss=f"learndcg:adapt={adapt}", epochs=2, device="cpu")
+    settings = {"model": "linear", "loss": f"learndcg:adapt={adapt}", "epochs": 1, "device": "cpu"}
+    with pytest.warns(UserWarning, match=f"^adapt={adapt} is deprecated, and version 0.4 removes it: train") as seen:
+        rg.training.train(rg.training.Settings(**settings), data, out=tmp_path)
+    assert [warning.filename for warning in seen] == [__file__]
+    cell = Cell("lists", False, None, "Linear", "LearnDCG", None, settings, ("nDCG@10",), "tune", False, 0)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", "adapt=")
-        model = rg.training.train(settings, data, progress=False)
-    assert len(model.history) == 2
+        warnings.simplefilter("error")
+        more = rg.training.Settings(**{**settings, "epochs": 2})
+        assert len(rg.training.train(more, data, out=tmp_path, resume=True).history) == 2
+        assert _train(cell, data, None).history  # a recipe
 
 
 def test_lists_belong_in_the_call_of_a_learned_loss():

@@ -240,18 +240,6 @@ def test_margin_mse_has_signal_with_equal_labels_and_none_without_weight():
         assert gradient[0, 2] == 0
 
 
-def test_learndcg_that_learns_nothing_is_approx_ndcg():
-    batch = tie_free().flat()
-    learn = losses.LearnDCG(learn=()).double()
-    torch.testing.assert_close(
-        learn(batch.scores, batch.labels, **batch.layout),
-        losses.approx_ndcg(batch.scores, batch.labels, **batch.layout),
-        rtol=1e-7,
-        atol=1e-7,
-    )
-    assert not any(parameter.requires_grad for parameter in learn.parameters())
-
-
 def test_named_losses_are_products():
     """What is one operator times one metric equals that product."""
     batch = tie_free().flat()

@@ -252,12 +252,6 @@ def test_the_command_makes_a_loss(tmp_path):
     assert run(*arguments, "--resume").exit_code == 0
 
 
-def test_the_help_fits_a_screen():
-    shown = run("--help").output
-    assert len(shown.splitlines()) <= 40
-    assert "Example" in shown
-
-
 def test_all_that_is_wrong_is_told_at_once(tmp_path):
     told = str(run("--form", "printed", "--device", "tpu", "--out", tmp_path).exception)
     assert told.splitlines()[0] == "form must be one of 'published', 'mended'; got 'printed'"

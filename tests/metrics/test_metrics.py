@@ -1,4 +1,4 @@
-"""Every exact metric against plain loops, pytrec_eval and scikit-learn; layouts, empty lists, dtypes, bad input."""
+"""Every exact metric against plain loops and scikit-learn; layouts, empty lists, dtypes, bad input."""
 
 import inspect
 import math
@@ -69,51 +69,6 @@ def test_equals_the_plain_loop(name, options, k, empty):
     assert float(mean) == pytest.approx(sum(counted) / len(counted))
 
 
-def pytrec_values(scores, labels, offsets, measures):
-    pytrec_eval = pytest.importorskip("pytrec_eval")
-    run, qrels = {}, {}
-    for number, (s, y) in enumerate(each_list(scores, labels, offsets)):
-        # Ids fall with the position, so that trec_eval's rule for ties, higher id first, is ours of the stable order.
-        ids = [f"d{9999 - i}" for i in range(len(s))]
-        run[f"q{number}"] = dict(zip(ids, s, strict=True))
-        qrels[f"q{number}"] = dict(zip(ids, y, strict=True))
-    return pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
-
-
-TREC = [
-    ("map", metrics.AP),
-    ("map_cut_5", metrics.AP @ 5),
-    ("recip_rank", metrics.RR),
-    ("P_5", metrics.P @ 5),
-    ("P_20", metrics.P @ 20),
-    ("recall_5", metrics.R @ 5),
-    ("success_1", metrics.Success @ 1),
-    ("success_5", metrics.Success @ 5),
-    ("ndcg", metrics.nDCG(gain="linear")),
-    ("ndcg_cut_5", metrics.nDCG(gain="linear") @ 5),
-]
-
-
-@pytest.mark.parametrize(("measure", "metric"), TREC, ids=[name for name, _ in TREC])
-@pytest.mark.parametrize("levels", [None, 4])
-def test_equals_pytrec_eval(measure, metric, levels):
-    scores, labels, offsets = ragged(seed=1, lists=200, longest=30, levels=levels)
-    keep = offsets.diff() > 0  # trec_eval knows no query without a document
-    expected = pytrec_values(scores, labels, offsets, {measure})
-    expected = [expected[f"q{i}"][measure] for i in keep.nonzero()[:, 0].tolist()]
-    values = metric.measure(scores, labels, offsets=offsets, reduction="none")
-    np.testing.assert_allclose(values[keep], expected, atol=1e-9)
-
-
-@pytest.mark.parametrize("k", [5, 10])
-def test_exponential_gain_equals_pytrec_eval_on_mapped_labels(k):
-    scores, labels, offsets = ragged(seed=2, lists=200, longest=30)
-    expected = pytrec_values(scores, 2**labels - 1, offsets, {f"ndcg_cut_{k}"})
-    values = metrics.ndcg(scores, labels, offsets=offsets, k=k, reduction="none")
-    for number in (offsets.diff() > 0).nonzero()[:, 0].tolist():
-        assert float(values[number]) == pytest.approx(expected[f"q{number}"][f"ndcg_cut_{k}"], abs=1e-9)
-
-
 @pytest.mark.parametrize("k", [None, 1, 5])
 @pytest.mark.parametrize("levels", [None, 3])
 def test_equals_scikit_learn(k, levels):
@@ -126,15 +81,6 @@ def test_equals_scikit_learn(k, levels):
             continue
         ours = [f(s, y, k=k, gain="linear", ties="expected") for f in (metrics.dcg, metrics.ndcg)]
         assert [float(v) for v in ours] == pytest.approx([f([y], [s], k=k) for f in (dcg_score, ndcg_score)], abs=1e-6)
-
-
-def test_average_precision_equals_scikit_learn():
-    from sklearn.metrics import average_precision_score
-
-    scores, labels, offsets = ragged(seed=4, lists=80, longest=15, grades=2)
-    for s, y in each_list(scores, labels, offsets):
-        if any(y):
-            assert float(metrics.ap(s, y)) == pytest.approx(average_precision_score(y, s), abs=1e-6)
 
 
 @st.composite

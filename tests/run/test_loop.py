@@ -1,26 +1,34 @@
 """One loop trains networks, texts and trees: what it promises holds for all three."""
 
 import ast
+import dataclasses
 import math
 import threading
 import time
 
+import numpy as np
 import pytest
+import torch
 from paths import SOURCE
 from small_trees import QID, SAMPLED, X, Y, plan
 from tiny_collection import WORDS, tiny_collection
 from tiny_encoder import tiny_encoder
 
 import rankgrad as rg
+from rankgrad import losses
 from rankgrad.data import from_arrays
 from rankgrad.lock import locked
+from rankgrad.models.text import BI_ENCODER
 from rankgrad.run.checkpoint import LAST
-from rankgrad.text.settings import TextSettings
-from rankgrad.text.training import train_text
+from rankgrad.text import TextSettings
 from rankgrad.training import Settings, SettingsError, train
 from rankgrad.trees.boosting import boost
 
 LISTS = from_arrays(X, Y, qid=QID)[0]
+
+
+def same(data):
+    return data
 
 
 @pytest.fixture(scope="module")
@@ -32,22 +40,79 @@ def fronts(tmp_path_factory):
     texts = rg.text.candidate_lists(collection, found, add_relevant=True)
     quick = {"batch_size": 4, "list_size": 6, "lr": 1e-3, "max_length": 32, "encoder": encoder}
 
-    def network(out=None, resume=False, callbacks=(), **settings):
+    def network(out=None, resume=False, callbacks=(), data=same, **settings):
         made = Settings(**{"epochs": 3, "device": "cpu", **settings})
-        return train(made, LISTS, LISTS, out=out, resume=resume, callbacks=callbacks)
+        return train(made, data(LISTS), LISTS, out=out, resume=resume, callbacks=callbacks)
 
-    def text(out=None, resume=False, callbacks=(), **settings):
-        made = TextSettings(**{**quick, "epochs": 3, "device": "cpu", **settings})
-        return train_text(made, texts, texts, out=out, resume=resume, callbacks=callbacks)
+    def text(out=None, resume=False, callbacks=(), data=same, **settings):
+        made = {**quick, "epochs": 3, "device": "cpu", **settings}
+        return BI_ENCODER.fit(made, data(texts), texts, out=out, resume=resume, callbacks=callbacks)
 
-    def trees(out=None, resume=False, callbacks=(), **settings):
+    def trees(out=None, resume=False, callbacks=(), data=same, **settings):
         settings = {"trees": settings.pop("epochs", 3), **settings}
-        return boost(plan("lightgbm", **settings), LISTS, LISTS, out=out, resume=resume, callbacks=callbacks)
+        return boost(plan("lightgbm", **settings), data(LISTS), LISTS, out=out, resume=resume, callbacks=callbacks)
 
     return {"network": network, "text": text, "trees": trees}
 
 
 every_front = pytest.mark.parametrize("front", ["network", "text", "trees"])
+
+
+def trust(data):
+    return np.random.default_rng(0).uniform(0.5, 2, len(data.labels)).astype(np.float32)
+
+
+def with_column(data):
+    """Data with the weights as a named column, which only an objective reads."""
+    found = dataclasses.replace(data)
+    object.__setattr__(found, "columns", {"trust": trust(data)})
+    return found
+
+
+def trusted(scores, batch):
+    return losses.softmax(scores, batch.labels, offsets=batch.offsets, weights=batch.columns["trust"], reduction="none")
+
+
+def mean_trusted(scores, batch):
+    return trusted(scores, batch).mean()
+
+
+@pytest.mark.parametrize(
+    ("front", "options"),
+    [
+        ("network", {"data_on": "device"}),
+        ("network", {"data_on": "stream", "batch_size": 4, "list_size": 4}),
+        ("text", {}),
+        ("trees", {"hessian": "gradient"}),
+    ],
+)
+def test_an_objective_sees_the_columns_of_the_batch(fronts, front, options):
+    def scores(model):
+        return model.score(LISTS.features, LISTS.offsets) if front != "text" else model.history[-1]["loss"]
+
+    weighted = fronts[front](
+        loss="softmax", data=lambda data: dataclasses.replace(data, weights=trust(data)), **options
+    )
+    found, mean = (fronts[front](loss=own, data=with_column, **options) for own in (trusted, mean_trusted))
+    assert found.settings["loss"].endswith(".trusted")
+    np.testing.assert_array_equal(scores(found), scores(weighted))
+    plain = fronts[front](loss="softmax", **options)
+    assert not np.array_equal(scores(found), scores(plain))
+    if front == "network":
+        assert mean.history[-1]["loss"] == pytest.approx(found.history[-1]["loss"], rel=1e-3)
+
+
+def test_an_objective_that_cannot_be_trained_is_told_in_one_sentence(fronts):
+    with pytest.raises(ValueError, match=r"loss must be called by the training of a ranker if it takes a batch; got"):
+        losses.as_loss(trusted)(torch.zeros(2), torch.ones(2))
+    with pytest.raises(
+        ValueError, match=r"loss must be a function of scores and labels in a weighted sum; got .*trusted"
+    ):
+        losses.weighted_sum((1, trusted))
+    with pytest.raises(ValueError, match=r"loss must be a function of .*, or a function of \(scores, batch\); got"):
+        losses.as_loss(lambda scores, batch, more: scores.sum())
+    with pytest.raises(ValueError, match=r"loss must return one value per list: shape \(40,\), or \(\) for the mean"):
+        fronts["trees"](loss=lambda scores, batch: scores)
 
 
 def skips_all(scores, labels):
@@ -174,7 +239,7 @@ def test_kinds_are_the_only_callers_of_the_trainers():
     trainers = {
         "rankgrad.training.loop": "train",
         "rankgrad.trees.boosting": "boost",
-        "rankgrad.text.training": "train_text",
+        "rankgrad.text.training": "TextTraining",
     }
     users = set()
     for path in SOURCE.rglob("*.py"):

@@ -233,25 +233,28 @@ def test_nothing_is_printed_or_logged(tmp_path, capfd, caplog):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("documents", "options", "message"),
     [
-        ({"k1": -1}, "k1 must be a finite number of at least 0; got -1"),
-        ({"k1": math.nan}, "k1 must be a finite number of at least 0; got nan"),
-        ({"b": 1.5}, "b must be from 0 to 1; got 1.5"),
-        ({"stopwords": "english"}, "stopwords must be None, words or one of 'da', .*; got 'english'"),
-        ({"stemmer": "porter"}, "stemmer must be one of 'plural'; got 'porter'"),
+        (texts("wing"), {"k1": -1}, "k1 must be a finite number of at least 0; got -1"),
+        (texts("wing"), {"k1": math.nan}, "k1 must be a finite number of at least 0; got nan"),
+        (texts("wing"), {"b": 1.5}, "b must be from 0 to 1; got 1.5"),
+        (texts("wing"), {"stopwords": "english"}, "stopwords must be None, words or one of 'da', .*; got 'english'"),
+        (texts("wing"), {"stemmer": "porter"}, "stemmer must be one of 'plural'; got 'porter'"),
+        (texts(), {}, "documents must contain at least one document; got none"),
+        ({"d1": "a wing"}, {}, r"documents must be rankgrad.text.Texts, such as Texts.*; got dict"),
     ],
 )
-def test_bad_options_of_the_index(options, message):
-    with pytest.raises(ValueError, match=message):
-        BM25Index.build(texts("wing"), **options)
+def test_bad_options_of_the_index(documents, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        BM25Index.build(documents, **options)
 
 
-def test_bad_calls():
-    with pytest.raises(ValueError, match="documents must contain at least one document; got none"):
-        BM25Index.build(texts())
-    with pytest.raises(ValueError, match="k must be at least 1; got 0"):
-        BM25Index.build(texts("wing")).search(texts("wing"), 0)
+@pytest.mark.parametrize(
+    ("query", "message"), [(texts("wing"), "k must be at least 1"), ("wing", "queries must be rank")]
+)
+def test_bad_searches(query, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        BM25Index.build(texts("wing")).search(query, int(query == "wing"))
 
 
 def test_without_the_package(monkeypatch):
@@ -270,10 +273,3 @@ def test_bm25s_does_not_start_jax(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "before\nJAX is imported\n"  # by the last statement of the program
-
-
-def test_documents_and_queries_are_texts_with_ids():
-    with pytest.raises(TypeError, match=r"documents must be rankgrad.text.Texts, such as Texts.*; got dict"):
-        BM25Index.build({"d1": "a wing"})
-    with pytest.raises(TypeError, match=r"queries must be rankgrad.text.Texts, such as Texts.*; got str"):
-        BM25Index.build(texts("a wing")).search("wing")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from saved_floats import most_saved
 from torch import nn
 
 from rankgrad import losses
@@ -76,32 +77,8 @@ def test_without_gradients_each_chunk_runs_once():
 
 
 def test_memory_depends_on_the_chunk_and_not_on_the_list():
-    """The largest number of floats that a graph holds at the same time, counted by the tensors that autograd saves."""
+    def floats(documents):
+        module, rows, labels = network(), torch.randn(documents, 6), torch.arange(documents) % 2
+        return most_saved(lambda: losses.softmax(chunked(module, rows.split(32)), labels).backward())
 
-    def most_saved(documents):
-        held, most = 0, 0
-
-        def pack(tensor):
-            nonlocal held, most
-            held += tensor.numel()
-            most = max(most, held)
-            return _Saved(tensor, release)
-
-        def release(count):
-            nonlocal held
-            held -= count
-
-        module, rows = network(), torch.randn(documents, 6)
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor):
-            losses.softmax(chunked(module, rows.split(32)), torch.arange(documents) % 2).backward()
-        return most
-
-    assert most_saved(1024) <= 1.2 * most_saved(64)
-
-
-class _Saved:
-    def __init__(self, tensor, release):
-        self.tensor, self.release = tensor, release
-
-    def __del__(self):
-        self.release(self.tensor.numel())
+    assert floats(1024) <= 1.2 * floats(64)

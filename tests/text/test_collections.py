@@ -79,6 +79,22 @@ def test_comments_are_removed_in_linear_time():
     assert time.perf_counter() - start < 1
 
 
+@pytest.mark.parametrize("name", ["documents.jsonl", "documents.parquet", "MED.ALL", "queries.tsv", "qrels.txt"])
+def test_a_link_to_a_device_is_no_file(name, tmp_path):
+    """A read of /dev/zero would not end; /dev/null is as little a file."""
+    write(
+        tmp_path,
+        {"documents.jsonl": '{"id": "a", "text": "wing"}\n', "queries.tsv": "q\twing\n", "qrels.txt": "q 0 a 1"},
+    )
+    if not name.startswith(("queries", "qrels")):
+        (tmp_path / "documents.jsonl").unlink()
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("/dev/null")
+    wrong = (ValueError, "no documents") if name == "MED.ALL" else (FileNotFoundError, f"{name}: is not a regular file")
+    with pytest.raises(wrong[0], match=wrong[1]):
+        rg.text.load(tmp_path)
+
+
 # The two collections that the project measures
 
 
@@ -469,9 +485,13 @@ def test_saved_collections_are_loaded_without_a_change(tmp_path):
         "documents.jsonl", "excluded.txt", "qrels.txt", "queries.jsonl",
     ]  # fmt: skip
     assert json.loads((tmp_path / "set/documents.jsonl").read_text().split("\n")[1])["title"] == "עברית"
-    assert quietly(tmp_path / "set") == made
+    assert quietly(tmp_path / "set") == Collection.load(tmp_path / "set", "set") == made
     Collection(texts, Texts((), ())).save(tmp_path / "set")  # earlier files are removed
-    assert quietly(tmp_path / "set") == Collection(texts, Texts((), ()), name="set")
+    assert quietly(tmp_path / "set") == Collection.load(tmp_path / "set", "set") == Collection(texts, {}, name="set")
+    for harm in ("x", '{"id": "a"}', '{"id": 1, "text": "a"}', "[]"):
+        (tmp_path / "set/documents.jsonl").write_text(harm)
+        with pytest.raises(ValueError, match=r"documents.jsonl must be texts that rankgrad wrote; got the error"):
+            Collection.load(tmp_path / "set")
 
 
 # ir_datasets

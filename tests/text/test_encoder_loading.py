@@ -43,6 +43,7 @@ def vectors(folder):
         {"attn_implementation": {"": HUB}},
         {"experts_implementation": HUB},
         {"auto_map": {"AutoModel": f"{HUB}--code.Model"}},
+        {"auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}},
         {"dtype": "float16"},
         {"torch_dtype": "nothing"},
         {"transformers_weights": "../other.safetensors"},
@@ -55,6 +56,7 @@ def vectors(folder):
 def test_keys_that_choose_code_precision_or_files_have_no_effect(encoder, copy, choice):
     edit(copy / "config.json", choice)
     edit(copy / "tokenizer_config.json", {"auto_map": {"AutoTokenizer": [None, f"{HUB}--code.T"]}})
+    (copy / "code.py").write_text("raise SystemExit('code of a model was run')\n")
     assert np.array_equal(vectors(copy), vectors(encoder))
 
 
@@ -99,6 +101,7 @@ def test_sizes_are_compared_with_the_tensors_before_a_model_is_built(copy, chang
             ("config.json", changes)
             for changes in (
                 {"model_type": None},
+                {"model_type": "unknown", "auto_map": {"AutoModel": "code.Model"}},
                 {"model_type": "encoder-decoder"},
                 {"model_type": "clip"},
                 {"model_type": "mra"},

@@ -7,6 +7,7 @@ import os
 
 import pytest
 import torch
+from saved_floats import most_saved
 from tiny_encoder import tiny_encoder
 
 from rankgrad import losses
@@ -352,26 +353,10 @@ def test_empty_lists_break_losses_of_sentence_transformers(model):
 def test_memory_of_lambdaloss_of_sentence_transformers_grows_with_the_list(model):
     from sentence_transformers.cross_encoder.losses import LambdaLoss
 
-    def most_saved(loss, documents):
-        """The largest number of floats that autograd holds at the same time."""
-        held, most = 0, 0
-
-        class Saved:
-            def __init__(self, tensor):
-                nonlocal held, most
-                self.tensor = tensor
-                held += tensor.numel()
-                most = max(most, held)
-
-            def __del__(self):
-                nonlocal held
-                held -= self.tensor.numel()
-
+    def floats(loss, documents):
         given = [["wing"], [["the lift of a wing"] * documents]], [torch.arange(documents) % 2]
-        with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
-            loss(*given).backward()
-        return most
+        return most_saved(lambda: loss(*given).backward())
 
     ours, theirs = ListwiseLoss(model, "lambdaloss", chunk=4), LambdaLoss(model, mini_batch_size=4)
-    assert most_saved(ours, 32) < 1.5 * most_saved(ours, 8)
-    assert most_saved(theirs, 32) > 3 * most_saved(theirs, 8)
+    assert floats(ours, 32) < 1.5 * floats(ours, 8)
+    assert floats(theirs, 32) > 3 * floats(theirs, 8)

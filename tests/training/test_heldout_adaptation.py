@@ -17,6 +17,7 @@ from rankgrad.training.hypergradient import heldout_gradient, metric_goal, step_
 from rankgrad.training.optimisers import OPTIMISERS, make_optimiser
 
 LISTS = load("synthetic:lists=60,features=10")
+pytestmark = pytest.mark.filterwarnings("ignore:adapt=.* is deprecated")
 QUICK = Settings(model="mlp:widths=16", loss="learndcg:adapt=heldout", epochs=3, batch_size=8, device="cpu", lr=0.01)
 MODELS = {
     "mlp": "mlp:widths=6,activation=tanh,dropout=0.5,norm=batch",

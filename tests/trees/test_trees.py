@@ -13,7 +13,7 @@ from small_trees import FRAMEWORKS, QID, X, Y, every_framework, quick, rows
 
 from rankgrad import losses
 from rankgrad.trees import TreeRanker
-from rankgrad.trees.settings import spelled_settings, tree_spec
+from rankgrad.trees.settings import checked_trees, spelled_settings
 
 NATIVE = [
     ("lightgbm", "native:lambdarank"), ("lightgbm", "native:rank_xendcg"), ("xgboost", "native:rank:ndcg"),
@@ -110,12 +110,11 @@ def test_settings_as_text_are_those_of_the_ranker(framework):
     given = FRAMEWORKS[framework]
     text = f"{framework}:{','.join(f'{name}={value}' for name, value in given.items())}"
     made = spelled_settings({"model": text, "loss": "softmax", "trees": 7})
-    assert tree_spec(made) == TreeRanker(framework, "softmax", trees=7, **given).plan()
-    assert tree_spec({}) == TreeRanker().plan()  # the same defaults
+    assert checked_trees(made).settings == TreeRanker(framework, "softmax", trees=7, **given).plan()
     with pytest.raises(ValueError, match="max_bin must be given only once, but model also has max_bin=63; got 15"):
-        tree_spec(spelled_settings({"model": f"{framework}:max_bin=63", "max_bin": 15}))
+        checked_trees(spelled_settings({"model": f"{framework}:max_bin=63", "max_bin": 15}))
     with pytest.raises(ValueError, match="model must have no cutoff"):
-        tree_spec(spelled_settings({"model": f"{framework}@5"}))
+        checked_trees(spelled_settings({"model": f"{framework}@5"}))
 
 
 @every_framework
@@ -164,7 +163,7 @@ def test_an_alias_and_its_own_name_are_one_error():
     with pytest.raises(ValueError, match="seed must be given only once"):
         TreeRanker().set_params(random_state=1, seed=2)
     with pytest.raises(ValueError, match="n_estimators must be given as trees; got n_estimators=5"):
-        tree_spec(spelled_settings({"model": "lightgbm:n_estimators=5"}))  # recipes and searches add `trees`
+        checked_trees(spelled_settings({"model": "lightgbm:n_estimators=5"}))  # recipes and searches add `trees`
 
 
 def test_a_grid_of_the_frameworks_names():
@@ -196,7 +195,7 @@ def test_missing_values_are_the_trees_own_business(framework):
         ),
         ({"objective": "lambdarank"}, "objective must be given as loss; got objective='lambdarank'"),
         ({"seed": None}, "seed must be an integer; got None"),
-        ({"trees": 0}, "trees must be an integer of at least 1; got 0"),
+        ({"trees": 0}, "trees must be at least 1; got 0"),
         ({"holdout": 1.0}, "holdout must be a number of at least 0 and below 1"),
         ({"metric": "nDGC@10"}, "nDCG"),
         ({"num_leave": 3}, "parameter must be a parameter of lightgbm; got 'num_leave'; did you mean 'num_leaves'"),
@@ -218,7 +217,7 @@ def test_missing_values_are_the_trees_own_business(framework):
         ),
         ({"eta": 0.3, "shrinkage_rate": 0.1}, "eta must be given only once; got eta=0.3 and shrinkage_rate=0.1"),
         ({"booster": "gblinear", "framework": "xgboost"}, "booster must be gbtree or dart; got booster='gblinear'"),
-        ({"smooth": 0.5}, "smooth must be None for losses other than softmax and listnet; got 0.5 for lambdarank"),
+        ({"smooth": 0.5}, "smooth must be None for losses other than listnet and softmax; got 0.5 for lambdarank"),
         ({"loss": "softmax", "smooth": 2}, "smooth must be None, 'drawn' or a number from 0 to 1; got 2"),
         ({"loss": "native:lambdarank", "smooth": 0.5}, "smooth must be None for a native objective; got 0.5"),
         ({"loss": "native:lambdarank", "loss_lr": 0.5}, "loss_lr must be None for a native objective; got 0.5"),

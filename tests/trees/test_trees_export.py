@@ -1,6 +1,7 @@
 """Boosted trees in other programs, importance of features, callbacks, and trees that are added to others."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,7 +124,7 @@ def test_lines_of_trees_where_there_is_no_terminal(capsys):
 def test_a_metric_may_be_an_object(framework):
     told = plan(framework, trees=5, metric=nDCG @ 5)
     model = boost(told, TRAIN, HELD)
-    text = boost(told._replace(metric="nDCG@5"), TRAIN, HELD)
+    text = boost(replace(told, metric="nDCG@5"), TRAIN, HELD)
     assert model.metrics == text.metrics
     assert model.settings["metric"] == "nDCG@5"
     assert model.content() == text.content()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,16 +89,16 @@ def test_each_segment_has_a_seed_of_its_own(framework, monkeypatch):
     told = plan(framework, trees=8, **SAMPLED[framework])
     parts = boost(told, TRAIN, None)
     same(boost(told, TRAIN, None), parts)
-    first = boost(told._replace(trees=4), TRAIN, None)
+    first = boost(replace(told, trees=4), TRAIN, None)
     with monkeypatch.context() as patch:  # the same seed for all segments: other trees, but for those of the first
         for module in (parameters, frameworks):
             patch.setattr(module, "seed_of", lambda seed, segment: seed)
         alike = boost(told, TRAIN, None)
-        assert boost(told._replace(trees=4), TRAIN, None).content() == first.content()
+        assert boost(replace(told, trees=4), TRAIN, None).content() == first.content()
     assert alike.content() != parts.content()
     monkeypatch.setattr(boosting, "SEGMENT", 8)
     assert boost(told, TRAIN, None).content() not in (parts.content(), alike.content())
-    same(boost(told._replace(trees=4), TRAIN, None), first)  # the first segment has the run's own seed
+    same(boost(replace(told, trees=4), TRAIN, None), first)  # the first segment has the run's own seed
 
 
 def test_seeds_of_lightgbm_that_are_given_differ_by_segment_too():
@@ -132,7 +133,7 @@ def test_stopped_and_resumed_it_is_as_if_unbroken(framework, loss, tmp_path):
 def test_resumed_to_more_trees_it_goes_on(framework, tmp_path):
     told = plan(framework, trees=40, patience=9, **SAMPLED[framework])
     for trees in (3, 6, 13):
-        boost(told._replace(trees=trees), TRAIN, HELD, out=tmp_path, resume=True)
+        boost(replace(told, trees=trees), TRAIN, HELD, out=tmp_path, resume=True)
     seen = []
     more = boost(told, TRAIN, HELD, out=tmp_path, resume=True, callbacks=[lambda row: seen.append(row["tree"])])
     assert seen[0] in (9, 13)  # the last border before the end, which may have come early
@@ -189,7 +190,7 @@ def test_what_depends_on_more_of_the_past_is_trained_in_one_piece(framework, par
 
 def test_one_piece_of_the_length_of_a_segment_is_not_continued(tmp_path):
     told = plan("xgboost", trees=6, booster="dart", rate_drop=0.5)
-    boost(told._replace(trees=4), TRAIN, HELD, out=tmp_path)
+    boost(replace(told, trees=4), TRAIN, HELD, out=tmp_path)
     same(boost(told, TRAIN, HELD, out=tmp_path, resume=True), boost(told, TRAIN, HELD))
 
 
@@ -200,7 +201,7 @@ def test_other_settings_and_data_are_errors(framework, tmp_path):
     with pytest.raises(ValueError, match="unless the run is resumed; got a folder that already contains a run"):
         boost(told, TRAIN, HELD, out=tmp_path)
     with pytest.raises(ValueError, match=r"seed must be 3, to resume .*; got 4"):
-        boost(told._replace(seed=4), TRAIN, HELD, out=tmp_path, resume=True)
+        boost(replace(told, seed=4), TRAIN, HELD, out=tmp_path, resume=True)
     with pytest.raises(ValueError, match=r"data must equal the data of the run, .*, to resume .*; got"):
         boost(told, HELD, HELD, out=tmp_path, resume=True)
     with pytest.raises(ValueError, match=r"validation must equal the validation of the run, .*, to resume .*; got"):

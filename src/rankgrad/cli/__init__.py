@@ -12,24 +12,14 @@ from rankgrad.cli.option_names import as_typed, names_of
 from rankgrad.cli.option_synonyms import SuggestingCommand
 from rankgrad.cli.terminal_text import shown
 
-# Commands, in the order in which a new user needs them. Each module has a function of the same name.
-COMMANDS = (
-    *(
-        "demo",
-        "inspect",
-        "auto",
-        "train",
-        "evaluate",
-        "predict",
-        "calibrate",
-        "importance",
-        "explain",
-        "list",
-        "export",
-        "compare",
-    ),
-    *("tune", "experiment", "report", "convert", "measure", "pretrain-loss", "doctor"),
-)
+# Commands by the panel of `rankgrad --help`, in the order in which a new user needs them. Each module has a function of
+# the same name.
+PANELS = {
+    "Train and use rankers": "demo inspect auto train evaluate predict calibrate importance explain compare export",
+    "Study": "tune experiment report measure pretrain-loss",
+    "System": "list convert doctor",
+}
+COMMANDS = " ".join(PANELS.values()).split()
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 
@@ -62,13 +52,18 @@ def _start(
     shared_options.begin(quiet, verbose, debug, verify, custom_modules)
 
 
-for _command in COMMANDS:
-    _name = _command.replace("-", "_")
-    _module = import_module(f"rankgrad.cli.{_name}")
-    _context = getattr(_module, "CONTEXT_SETTINGS", None)
-    _function = shared_options.with_shared_options(getattr(_module, _name))
-    app.command(_command, cls=SuggestingCommand, context_settings=_context)(_function)
-app.add_typer(text.app, name="text")
+def _add(command: str, panel: str) -> None:
+    name = command.replace("-", "_")
+    module = import_module(f"rankgrad.cli.{name}")
+    context = getattr(module, "CONTEXT_SETTINGS", None)
+    function = shared_options.with_shared_options(getattr(module, name))
+    app.command(command, cls=SuggestingCommand, context_settings=context, rich_help_panel=panel)(function)
+
+
+for _panel, _commands in PANELS.items():
+    for _command in _commands.split():
+        _add(_command, _panel)
+app.add_typer(text.app, name="text", rich_help_panel=next(iter(PANELS)))
 
 
 def main() -> None:

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
 
 
-def together(*checks: Callable[[], object]) -> None:
-    """Run all checks of the arguments of a command, then raise one error with one line per problem."""
-    if wrong := collected(checks, ValueError, TypeError, OSError, ImportError):
+def together(*checks: Callable[[], object] | bool | None) -> None:
+    """Run all checks of the arguments of a command, then raise one error with one line per problem.
+
+    Args:
+        checks: checks; a false value is no check.
+    """
+    if wrong := collected((check for check in checks if callable(check)), ValueError, TypeError, OSError, ImportError):
         raise BadValue(*wrong) from next(iter(wrong.values()))
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.missing_option import Missing
+from rankgrad.cli.list_options import ListOptions, with_lists
+from rankgrad.cli.option_groups import AsJson, Chart
 from rankgrad.cli.shared_options import described
-from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.errors import one_of
 
 if TYPE_CHECKING:
@@ -17,23 +17,15 @@ if TYPE_CHECKING:
     from rankgrad.models.reliability import Reliability
 
 
-@with_table_options
+@partial(with_lists, split=Annotated[str | None, described("Lists to fit on: train, validation or test", "validation")])
 def calibrate(
-    table: TableOptions,
     model: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    data: Annotated[
-        str | None, typer.Option(help="Data set name, folder, file or cache (default: the model's training data).")
-    ] = None,
-    fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[str | None, described("Lists to fit on: train, validation or test", "validation")] = None,
+    lists: ListOptions,
     method: Annotated[str, described("platt (logistic) or isotonic", "platt")] = "platt",
     target: Annotated[str, described("binary (relevant or not), or grade (each grade)", "binary")] = "binary",
     threshold: Annotated[float, described("For binary: labels above this value are relevant", "0")] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Also draw a reliability plot: .html, .svg or .png.")] = None,
-    missing: Missing = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: AsJson = False,
+    out: Chart = None,
 ) -> None:
     """Fit functions from scores to probabilities of relevance; save these functions in the folder of the model.
 
@@ -43,32 +35,27 @@ def calibrate(
 
     Example: `rankgrad calibrate runs/a --out reliability.html`
     """
-    from rankgrad.cli.argument_checks import check_device, load_model, together
-    from rankgrad.cli.data_source import DataSource, telling
-    from rankgrad.cli.model_lists import check_source, read_parts
+    from rankgrad.cli.data_source import telling
     from rankgrad.experiments.report.chart_files import check_chart_path, save_chart
     from rankgrad.models.calibration import METHODS, TARGETS, write_calibration
     from rankgrad.models.folder import CALIBRATION, read_config
 
-    given = None if data is None else DataSource(data, fold, data_root, missing=missing, columns=table.columns())
-    together(
-        partial(read_config, model),
+    lists.check(
+        model,
+        model.is_file() and partial(read_config, model),
         partial(one_of, "method", method, METHODS),
         partial(one_of, "target", target, TARGETS),
-        partial(check_source, model, given, split),
-        partial(check_device, device),
-        *([] if out is None else [partial(check_chart_path, out)]),
+        out and partial(check_chart_path, out),
     )
-    scorer = load_model(model, device)
-    parts, chosen, use = read_parts(scorer, model, given, split, table.regroup, "validation")
+    scorer, parts, chosen, use = lists.read(model, "validation")
     options: dict[str, Any] = {"method": method, "target": target, "threshold": threshold}
     with telling("calibrating"):
         _warn_of_training_lists(use)
         fitted = scorer.calibrate(parts[chosen], **options)
         tested = "test" if chosen != "test" and "test" in parts else None
-        lists = parts[tested or chosen]
-        scores = scorer.score_lists(lists)
-        before, after = _measure(fitted, scores, lists, options, crossed=tested is None)
+        measured = parts[tested or chosen]
+        scores = scorer.score_lists(measured)
+        before, after = _measure(fitted, scores, measured, options, crossed=tested is None)
     write_calibration(model, fitted)
     if out is not None:
         from rankgrad.experiments.report.reliability_chart import SIGMOID, reliability_chart
@@ -85,7 +72,7 @@ def calibrate(
     )
     _print(before, after)
     if after:
-        how = f"on the {len(lists):,} test lists" if tested else "by cross-validation on the lists of the fit"
+        how = f"on the {len(measured):,} test lists" if tested else "by cross-validation on the lists of the fit"
         typer.echo(f"The ECE was measured {how}. With few documents, even exact probabilities have an ECE above 0.")
     else:
         typer.echo("There are too few lists to measure the ECE.")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.missing_option import Missing
-from rankgrad.cli.table_options import TableOptions, with_table_options
+from rankgrad.cli.list_options import ListOptions, with_lists
+from rankgrad.cli.option_groups import AsJson, Metrics, SavedModel
 from rankgrad.errors import bad_value, one_of
 
 if TYPE_CHECKING:
@@ -27,31 +27,21 @@ DEFAULT = ["nDCG@10"]
 _ID = 14  # maximum number of characters of a document id, so that two lists fit in 80 columns
 
 
-@with_table_options
+@with_lists
 def compare(
     context: typer.Context,
-    table: TableOptions,
-    a: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
+    a: SavedModel,
     b: Annotated[Path, typer.Argument(help="Folder of the other model.")],
-    data: Annotated[
-        str | None, typer.Option(help="Data set name, folder, file or cache (default: training data of the models).")
-    ] = None,
-    fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="train, validation or test (default: test if it exists, or validation).")
-    ] = None,
-    metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = DEFAULT,
+    lists: ListOptions,
+    metric: Metrics = DEFAULT,
     queries: Annotated[
         int, typer.Option(min=0, metavar="<int>", help="Number of queries to show, largest difference first.")
     ] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     seed: Annotated[
         int,
         typer.Option(min=0, metavar="<int>", help="Random seed of the bootstrap interval and the randomisation test."),
     ] = 0,
-    missing: Missing = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Compare the metrics of two models: means, differences with intervals and p-values, and single queries.
 
@@ -59,7 +49,7 @@ def compare(
     """
     from rankgrad.cli.argument_checks import check_device, load_model, together
     from rankgrad.cli.data_source import PARTS, DataSource, choose_split, telling
-    from rankgrad.cli.model_lists import no_columns_from_python
+    from rankgrad.cli.list_options import no_columns_from_python
     from rankgrad.experiments.comparison import compare as compared
     from rankgrad.metrics.evaluate import named
     from rankgrad.models.registry import saved_kind
@@ -71,43 +61,39 @@ def compare(
 
     def found() -> None:
         nonlocal source
-        if data is None:
-            source = _kept(a, b)
-        else:
-            source = DataSource(data, fold, data_root, missing=missing, columns=table.columns(), regroup=table.regroup)
-            source = source.with_options_of(a).with_options_of(b)
+        source = _kept(a, b) if lists.data is None else lists.source(a).with_options_of(b)
         source.check()
 
     together(
         lambda: saved_kind(a),
         lambda: saved_kind(b),
         found,
-        partial(one_of, "split", split or "test", PARTS),
+        partial(one_of, "split", lists.split or "test", PARTS),
         lambda: named(metric),
-        lambda: check_device(device),
+        lambda: check_device(lists.device),
     )
     assert source is not None
-    ours, theirs = load_model(a, device), load_model(b, device)
+    ours, theirs = load_model(a, lists.device), load_model(b, lists.device)
     if ours.features != theirs.features:
         bad_value(
             "models", "have the same number of features", f"{ours.features} for {a} and {theirs.features} for {b}"
         )
-    sources = [_with_missing_of(folder, source, missing) for folder in (a, b)]
+    sources = [_with_missing_of(folder, source, lists.missing) for folder in (a, b)]
     with telling(f"reading {source.data}"), no_columns_from_python(a, b):
         whole = _read(sources, (ours, theirs))
         parts = [source.hold_out(each) for each in whole]
-        split = choose_split(source, parts[0], split, data is not None)
-    if data is None and split != "test" and "validation" not in whole[0]:
+        split = choose_split(source, parts[0], lists.split, lists.data is not None)
+    if lists.data is None and split != "test" and "validation" not in whole[0]:
         _check_held_out(a, b)
-    lists = [each[split] for each in parts]
-    scores_a, scores_b = ours.score_lists(lists[0]), theirs.score_lists(lists[-1])
-    result = compared(scores_a, scores_b, lists[0], metric, most=queries, seed=seed)
+    same = [each[split] for each in parts]
+    scores_a, scores_b = ours.score_lists(same[0]), theirs.score_lists(same[-1])
+    result = compared(scores_a, scores_b, same[0], metric, most=queries, seed=seed)
     notes = list(_warnings(source, split, a, b))
     if as_json:
         on = {"a": str(a), "b": str(b), "data": source.data, "fold": source.fold, "split": split, "notes": notes}
         typer.echo(json.dumps({**on, **result.to_dict()}, indent=2, allow_nan=False))
         return
-    part = "" if source.is_single and data is not None else f", {split}"  # a single file has no splits
+    part = "" if source.is_single and lists.data is not None else f", {split}"  # a single file has no splits
     _print(result, f"{_label(source)}{part}", a, b, notes)
 
 
@@ -185,7 +171,7 @@ def _label(source: "DataSource") -> str:
 def _warnings(source: "DataSource", split: str, a: Path, b: Path) -> Iterator[str]:
     """Yield a warning for each compared model whose training may have used the evaluated lists."""
     from rankgrad.cli.data_source import DataSource
-    from rankgrad.cli.model_lists import training_use
+    from rankgrad.cli.list_options import training_use
 
     for folder in (a, b):
         use = training_use(folder, source, split)
@@ -225,19 +211,13 @@ def _print(result: "Comparison", where: str, a: Path, b: Path, notes: list[str])
         console.print(_lists(query))
 
 
-def _table() -> "Table":
-    from rich import box
-    from rich.table import Table
-
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-
-
 def _means(result: "Comparison") -> "Table":
     from rich.markup import escape
 
+    from rankgrad.cli.terminal_tables import plain_table
     from rankgrad.experiments.comparison import p_value
 
-    table = _table()
+    table = plain_table()
     table.add_column("metric", overflow="fold")
     for head in ("a", "b", "a - b", f"{result.confidence:.0%} interval", "p (t)", "p (random.)"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -252,7 +232,9 @@ def _lists(query: "ComparedQuery") -> "Table":
     """Return a table of both rankings of a query: label, score, and the rank of the document in the other ranking."""
     from rich.markup import escape
 
-    table = _table()
+    from rankgrad.cli.terminal_tables import plain_table
+
+    table = plain_table()
     table.add_column("rank", justify="right", no_wrap=True)
     for name, other in (("a", "b"), ("b", "a")):
         table.add_column(f"{name}: document", no_wrap=True)

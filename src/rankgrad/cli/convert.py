@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankgrad.cli.missing_option import FileMissing, file_fill
+from rankgrad.cli.option_groups import AsJson
 from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.errors import bad_value
 
@@ -29,7 +30,7 @@ def convert(
     ] = None,
     missing: FileMissing = None,
     docids: Annotated[bool, typer.Option(help="Use comments as document ids.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Convert LETOR text or a table to a memory-mapped cache, and print a summary.
 
@@ -49,7 +50,7 @@ def convert(
         bad_value(
             "files", "be LETOR text, or one table (a folder of Parquet files is one table)", f"{len(files)} files"
         )
-    columns = replace(table, features=table.features if tables else None).columns()
+    columns = table.columns() if tables else replace(table.columns(), features=None)
     if columns and not tables:
         bad_value("options of columns", "be given only for a table", f"the LETOR file {files[0]}")
     with telling(), _progress() as progress:
@@ -79,9 +80,9 @@ def _width(table: TableOptions, width: int | None) -> int | None:
     """Return the number of features of LETOR text, from `--width`; from `--features`, as in version 0.1."""
     if width is not None and width < 1:
         bad_value("width", "be at least 1", width)
-    if width is not None or not table.features:
+    if width is not None or not (features := table.columns().features):
         return width
-    (text, *others) = table.features
+    text, *others = features
     if others or not text.isdecimal():
         bad_value("features", "be names of columns of a table, or the number of features of LETOR text", repr(text))
     return int(text)

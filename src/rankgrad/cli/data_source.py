@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import fill_of
 from rankgrad.errors import Problems, bad_value, located, name_settings
+from rankgrad.roles import ALL, ROLES, SEVERAL, Columns
 
 if TYPE_CHECKING:
-    from rankgrad.data import Columns, Dataset
-    from rankgrad.data.tables.columns import ChosenColumns
+    from rankgrad.data import Dataset
     from rankgrad.models.protocol import TrainedModel
 
 KEPT = "data.json"  # file that records the data of a run, in the folder of the run
@@ -38,7 +38,6 @@ _KINDS: dict[str, Any] = {
     "sparse": bool,
     "trained": list,
 }
-_TEXTS = ("features", "drop", "categorical")  # columns that are given as several names
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class DataSource:
     missing: str | None = None  # a value of the option, or None for the default of the data set
     holdout: float = 0.0  # share of the training lists to hold out for validation, if the data has no validation part
     seed: int | None = 0  # random seed of the held-out lists; None for runs of version 0.1, which recorded no seed
-    columns: "Columns | None" = None  # columns of a table; None to find the columns by usual names
+    columns: Columns | None = None  # columns of a table; None to find the columns by usual names
     regroup: bool = False  # True to accept rows of a query that are not adjacent
     format: str | None = None  # format of the file; None to choose it by the ending of its name
     sparse: bool = False  # True to read LETOR text as sparse matrices
@@ -111,8 +110,7 @@ class DataSource:
             "categories": categories_by_name(model),
         }
         found = load(self.data, holdout=0.0, verify=options.verify, **given)
-        parts = {part: data for part in PARTS if (data := getattr(found, part)) is not None}
-        return self._encoded(self._widened(parts, model), model)
+        return self._encoded(self._widened(found.parts(), model), model)
 
     def _encoded(self, parts: dict[str, "Dataset"], model: "TrainedModel | None") -> dict[str, "Dataset"]:
         """Return the parts with encoded categories, if `--categorical` names features of LETOR text."""
@@ -148,7 +146,7 @@ class DataSource:
 
     def _read_single(self, model: "TrainedModel | None", labelled: bool) -> "Dataset":
         from rankgrad.cli.shared_options import options as shared
-        from rankgrad.data import Columns, open_cache, read_letor
+        from rankgrad.data import open_cache, read_letor
         from rankgrad.data.tables.reader import read_columns
 
         fill = self.fill_for(model)
@@ -169,50 +167,20 @@ class DataSource:
         options["categories"] = categories_by_name(model)
         return read_columns(self.data, self.columns or Columns(), **options)
 
-    def table_path(self) -> Path | None:
-        """Return the path of the table, or of the training table of a folder; None if the data is not a table."""
-        from rankgrad.data.folder_layouts import find_files
-        from rankgrad.data.tables.files import format_of
-
-        if self.is_table:
-            return Path(self.data)
-        if self.is_single or not Path(self.data).is_dir():
-            return None
-        files = find_files(Path(self.data), fold=self.fold)
-        return files.train[0] if files is not None and format_of(files.train[0]) is not None else None
-
-    def columns_text(self) -> str | None:
-        """Return the columns of a table and their purposes as text, for messages; None if the data is not a table."""
-        from rankgrad.data.tables.errors import some
-
-        if (chosen := self._chosen_columns()) is None:
-            return None
-        others = {"query": chosen.qid, "docid": chosen.docid, "weight": chosen.weight}
-        roles = "".join(f", {role} {name!r}" for role, name in others.items() if name is not None)
-        categorical = f"; categorical: {some(chosen.categorical, _SHOWN)}" if chosen.categorical else ""
-        features = f"{len(chosen.features)} features: {some(chosen.features, _SHOWN)}{categorical}"
-        return f"columns: label {chosen.label!r}{roles}, {features}"
-
-    def id_columns(self, features: "Sequence[str] | None") -> tuple[str, str]:
-        """Return the names of the columns of query ids and document ids; `qid` and `docid` if the input has no names.
+    def id_columns(self, features: "Sequence[str] | None") -> dict[str, str]:
+        """Return the names of the columns of ids, by role; the input may have no names.
 
         Args:
             features: names of the features of the model; None if they are unknown.
         """
-        chosen = self._chosen_columns(labelled=False, model=features)
-        return ("qid", "docid") if chosen is None else (chosen.qid, chosen.docid or "docid")
-
-    def _chosen_columns(self, **options: Any) -> "ChosenColumns | None":
-        """Return the columns of a table; None if the data is not a table."""
-        from rankgrad.data import Columns
         from rankgrad.data.tables.columns import choose
         from rankgrad.data.tables.files import open_table
 
-        if (path := self.table_path()) is None:
-            return None
-        table = open_table(path, self.format)
-        own = self.columns or Columns()
-        return choose(own, table.numeric, partitions=table.partitions, typed=table.typed, **options)
+        if not self.is_table:
+            return {}
+        table = open_table(self.data, self.format)
+        options: dict[str, Any] = {"partitions": table.partitions, "typed": table.typed}
+        return dict(choose(self.columns or Columns(), table.numeric, labelled=False, model=features, **options).by_role)
 
     def with_options_of(self, folder: Path) -> "DataSource":
         """Return the data source, with missing options replaced by the recorded options of a model's training.
@@ -230,21 +198,20 @@ class DataSource:
         own = replace(own, sparse=self.sparse or kept.sparse)
         return own if kept.columns is None else own._with_columns(kept.columns)
 
-    def _with_columns(self, kept: "Columns") -> "DataSource":
-        from rankgrad.data import Columns
+    def _with_columns(self, kept: Columns) -> "DataSource":
         from rankgrad.data.tables.files import open_table
 
         if self.is_single and not self.is_table:
             return self
         own = self.columns or Columns()
-        roles = ("label", "qid", "docid", "weight")
-        given = {role: name for role in roles if (name := getattr(own, role)) is not None}
+        given = {role.name: name for role in ROLES if (name := getattr(own, role.name)) is not None}
         if not self.is_table:
-            given |= {name: values for name in _TEXTS if (values := getattr(own, name))}
+            given |= {role.name: values for role in SEVERAL if (values := getattr(own, role.name))}
             return replace(self, columns=replace(kept, **{"features": None, **given}))
         names = open_table(self.data, self.format).names
-        known = {role: name for role in roles if (name := getattr(kept, role)) in names}
-        drop = [pattern for pattern in kept.drop if pattern in names or filter_names(names, pattern)]
+        known = {role.name: name for role in ROLES if (name := getattr(kept, role.name)) in names}
+        others = (*kept.drop, *kept.training_columns)
+        drop = [pattern for pattern in others if pattern in names or filter_names(names, pattern)]
         drop += [pattern for pattern in own.drop if pattern not in drop]
         return replace(self, columns=replace(own, **{**known, **given, "drop": tuple(drop)}))
 
@@ -383,6 +350,24 @@ class DataSource:
         return float("nan") if self.missing is None and model.takes_missing else self.fill
 
 
+def columns_text(data: "Dataset") -> str | None:
+    """Return the columns of a table and their purposes as text, for messages; None if the lists are not from a table.
+
+    Args:
+        data: training lists.
+    """
+    from rankgrad.data.tables.errors import some
+
+    if data.roles is None or data.feature_names is None:
+        return None
+    given = {role.option or role.name: data.roles[role.name] for role in ROLES if role.name in data.roles}
+    roles = "".join(f"{role} {name!r}, " for role, name in given.items())
+    roles += f"training columns {some([*data.columns], _SHOWN)}, " if data.columns else ""
+    names = [data.feature_names[column] for column in sorted(data.categories or ())]
+    categorical = f"; categorical: {some(names, _SHOWN)}" if names else ""
+    return f"columns: {roles}{len(data.feature_names)} features: {some(data.feature_names, _SHOWN)}{categorical}"
+
+
 def categories_by_name(model: "TrainedModel | None") -> "dict[str, tuple[str, ...]] | None":
     """Return the categories of a model by feature name, to read data for the model. None if there are no names."""
     if model is None or model.feature_names is None:
@@ -399,7 +384,7 @@ def with_categories_of(model: "TrainedModel", data: "Dataset") -> "Dataset":
     return encode_features(data, [*model.categories], model.categories)
 
 
-def _feature_numbers(columns: "Columns | None", width: int) -> list[int]:
+def _feature_numbers(columns: Columns | None, width: int) -> list[int]:
     """Return the column positions (from 0) of the feature numbers (from 1) that `--categorical` contains."""
     found = []
     for text in () if columns is None else columns.categorical:
@@ -438,12 +423,9 @@ def choose_split(
     return found
 
 
-def _columns(record: dict[str, Any]) -> "Columns":
+def _columns(record: dict[str, Any]) -> Columns:
     """Return the table columns in the record of a data source. A record of another form is an error."""
-    from rankgrad.data import Columns
-
-    names = ("label", "qid", "features", "drop", "docid", "weight", "categorical")
-    known = {name: list if name in _TEXTS else str for name in names}
+    known = {role.name: list if role.several else str for role in ALL}
     for name, value in record.items():
         texts = value if isinstance(value, list) else [value]
         if not isinstance(value, known.get(name, ())) or not all(isinstance(text, str) for text in texts):

@@ -161,7 +161,6 @@ def _study(data: "Splits", rankers: list[DemoRanker], compared: "RankerCompariso
     runs = [run_of(name, ranker.name, list(ranker.history), METRIC) for ranker in rankers if ranker.history]
     means = {ranker: found[METRIC] for ranker, found in compared.found.items()}
     top = max((run.cell.loss for run in runs), key=lambda ranker: means[ranker])
-    parts = {"train": data.train, "validation": data.validation, "test": data.test}
     return Study(
         name="demo",
         title="rankgrad demo: three losses on generated lists",
@@ -172,7 +171,7 @@ def _study(data: "Splits", rankers: list[DemoRanker], compared: "RankerCompariso
         ),
         warnings=(),
         facts=(
-            lists_of({part: lists for part, lists in parts.items() if lists is not None}),
+            lists_of(data.parts()),
             "The label of a document was computed from a utility plus random noise. The achievable order sorts by the "
             "utility without the noise. No ranker can be better on average.",
             "Each ranker was trained once, with one random seed. The best epoch was chosen on the validation lists.",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.option_groups import AsJson
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -33,7 +35,7 @@ VARIABLES = (
 
 def doctor(
     clear_cache: Annotated[bool, typer.Option("--clear-cache", help="Remove the compiled code of rankgrad.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the state of the installation: versions, devices, active kernels with reasons, caches, extras.
 

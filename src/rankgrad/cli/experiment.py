@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankgrad.cli.option_groups import DataRoot
 from rankgrad.cli.option_names import as_typed
 from rankgrad.cli.terminal_text import shown
 from rankgrad.errors import MissingFile, bad_value
@@ -37,7 +38,7 @@ def experiment(
         typer.Option("--set", help="Setting, such as encoder=DIR; repeatable.", metavar="name=value"),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder (default: results/RECIPE).")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
+    data_root: DataRoot = None,
     jobs: Annotated[int | None, typer.Option(help="Processes (default: one per core).", metavar="<int>", min=1)] = None,
     threads: Annotated[
         int,

@@ -23,14 +23,13 @@ def print_bars(header: Sequence[str], rows: Sequence[Sequence[str]], values: Seq
         rows: cells of each row, as text.
         values: number that the bar of each row shows.
     """
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
     from rich.text import Text
 
+    from rankgrad.cli.terminal_tables import plain_table
     from rankgrad.cli.terminal_text import screen
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     for place, name in enumerate(header):
         looks: dict[str, Any] = {"min_width": 10} if place == 0 else {"justify": "right", "no_wrap": True}
         table.add_column(escape(name), overflow="fold", **looks)

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import AsJson, SavedModel
+
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
+    model: SavedModel,
     out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx or model.pt2.")],
     format: Annotated[
         str | None,
@@ -16,7 +18,7 @@ def export(
             "rankers: elasticsearch (also for OpenSearch), solr. Default: by the ending of the file name."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Export a model, with its preprocessing, for ONNX, PyTorch or a search engine, and check the file.
 

@@ -30,7 +30,7 @@ def inspect(
 
     Example: `rankgrad inspect MQ2008 --fold 1 --data-root data`
     """
-    from rankgrad.cli.data_source import DataSource
+    from rankgrad.cli.data_source import DataSource, columns_text
     from rankgrad.data import Splits
     from rankgrad.data.inspection import inspect as inspect_data
     from rankgrad.data.loading import is_benchmark
@@ -48,7 +48,7 @@ def inspect(
         found = seen.to_json() | {"feature_names": parts["train"].feature_names}
         typer.echo(jsonlib.dumps(found | {"warnings": [str(warning.message) for warning in caught]}, indent=2))
     else:
-        if (columns := source.columns_text()) is not None:
+        if (columns := columns_text(parts["train"])) is not None:
             typer.echo(columns)
         _print(seen, [warning.message for warning in caught])
     if strict and seen.errors:

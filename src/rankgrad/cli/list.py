@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from rankgrad.cli.option_groups import AsJson
 from rankgrad.errors import one_of
 
 
@@ -22,7 +23,7 @@ def list(
         str | None,
         typer.Argument(help="losses, models, metrics, datasets or recipes.", autocompletion=lambda: [*LISTS]),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the losses, models, metrics, data sets or recipes that rankgrad knows by name, with their options.
 

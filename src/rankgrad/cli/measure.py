@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import AsJson, Metrics
 from rankgrad.cli.terminal_text import shown
 from rankgrad.errors import bad_value
 
@@ -14,7 +15,7 @@ DEFAULT = ["nDCG@10", "RR@10", "AP"]
 def measure(
     run: Annotated[Path, typer.Argument(help="TREC run: query Q0 document rank score tag; plain or gzip.")],
     qrels: Annotated[Path, typer.Argument(help="Qrels: query iteration document label.")],
-    metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as nDCG@10; repeatable.")] = DEFAULT,
+    metric: Metrics = DEFAULT,
     against: Annotated[
         list[Path], typer.Option(help="Another TREC run, which is compared with the first; repeatable.")
     ] = [],  # noqa: B006
@@ -22,7 +23,7 @@ def measure(
         bool, typer.Option("--complete", "-c", help="Also measure queries of the qrels that are not in the run.")
     ] = False,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples for the interval.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankgrad.cli.missing_option import Missing
+from rankgrad.cli.option_groups import Device, SavedModel
 from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.errors import Problems, bad_value, one_of
 
@@ -25,7 +26,7 @@ _ROWS = 16_384  # number of documents per block
 @with_table_options
 def predict(
     table: TableOptions,
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or model file of trees.")],
+    model: SavedModel,
     file: Annotated[Path, typer.Argument(help="LETOR file, table, cache or text:path=...; - is standard input.")],
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
     format: Annotated[
@@ -50,7 +51,7 @@ def predict(
     ] = None,
     tag: Annotated[str, typer.Option(help="Name of the TREC run.")] = "rankgrad",
     missing: Missing = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Score every document of a file, in the order of the rows; labels are ignored.
 
@@ -120,7 +121,7 @@ def predict(
     with _from_standard_input(source) as source, telling():
         source = source.with_options_of(model)
         source.check()
-        ids = ("qid", "docid") if kind in ("scores", "trec") else source.id_columns(scorer.feature_names)
+        ids = {} if kind in ("scores", "trec") else source.id_columns(scorer.feature_names)
         with writing_scores(kind, out, tag, ids, top) as writer:
             for part in _lists(scorer, source, kind != "scores"):
                 scores = scorer.score_lists(with_categories_of(scorer, part))
@@ -177,9 +178,9 @@ def _show(bar: Any, task: Any, read: int) -> None:
 def _streamed(model: "TrainedModel", source: "DataSource", docids: bool, progress: Any) -> Iterable["Dataset"]:
     """Return the lists to score in blocks, from a file that is read once, with little memory."""
     from rankgrad.cli.data_source import categories_by_name
-    from rankgrad.data import Columns
     from rankgrad.data.letor.chunks import stream_letor
     from rankgrad.data.tables.reader import stream_table
+    from rankgrad.roles import ANY
 
     fill = source.fill_for(model)
     options: dict[str, Any] = {"missing": "error" if fill is None else fill, "documents": _ROWS}
@@ -188,7 +189,7 @@ def _streamed(model: "TrainedModel", source: "DataSource", docids: bool, progres
         return stream_letor(source.data, model.features, docids=docids, progress=progress, **options)
     options |= {"features": model.features, "model": model.feature_names, "format": source.format}
     options["categories"] = categories_by_name(model)
-    return stream_table(source.data, source.columns or Columns(), progress=progress, **options)
+    return stream_table(source.data, source.columns or ANY, progress=progress, **options)
 
 
 def _whole(model: "TrainedModel", source: "DataSource") -> tuple[Iterator["Dataset"], int]:
@@ -212,11 +213,8 @@ def _block(data: "Dataset", first: int, last: int, model: "TrainedModel", named:
 
     from rankgrad.data.sparse_rows import widen
 
-    rows = slice(data.offsets[first], data.offsets[last])
-    features, docids = data.features[rows], None if data.docids is None else data.docids[rows]
-    if not named:
-        features = widen(features, max(model.features, features.shape[1]))
-    lists = {"labels": data.labels[rows], "offsets": data.offsets[first : last + 1] - data.offsets[first]}
-    lists |= {"qids": data.qids[first:last], "docids": docids, "best": None, "weights": None}
-    part = replace(data, features=features, feature_names=data.feature_names if named else None, **lists)
-    return part.select_features(model.feature_names) if named else part
+    part = data.between(first, last) if last - first < len(data) else data
+    if named:
+        return part.select_features(model.feature_names)
+    features = widen(part.features, max(model.features, part.features.shape[1]))
+    return replace(part, features=features, feature_names=None)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import AsJson, Device
 from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ def pretrain_loss(
         int | None, typer.Option(help="Lists per batch (default: 128; with --form published: 512).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of weights and lists.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a network that replaces the metric in NeuralLoss, and print how well the network agrees with the metric.
 

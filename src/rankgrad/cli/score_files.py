@@ -33,12 +33,12 @@ class ScoreWriter:
     Args:
         write: function that writes bytes.
         tag: name of a TREC run.
-        ids: names of the columns of query ids and document ids.
+        ids: names of the columns of ids in the input, by role; see `rankgrad.roles`.
         top: number of best documents of each query to write, best first; None to write all, in the order of the input.
     """
 
     def __init__(
-        self, write: Callable[[bytes], object], tag: str, ids: tuple[str, str], top: int | None = None
+        self, write: Callable[[bytes], object], tag: str, ids: Mapping[str, str], top: int | None = None
     ) -> None:
         self._write, self._tag, self._ids, self._top = write, tag, ids, top
         self.rows = self.written = 0
@@ -67,20 +67,25 @@ class ScoreWriter:
         import numpy as np
 
         found = {"score": scores, **more}
-        ids = [part.row_qids] if part.docids is None else [part.row_qids, part.docids]
+        own = {"qid": part.row_qids}
+        own |= {} if part.list_ids is None else {"list_id": np.repeat(part.list_ids, part.lengths)}
+        own |= {} if part.docids is None else {"docid": part.docids}
+        ids = [*own.values()]
         if self._top is not None:
             places, found["rank"] = _best(part, scores, self._top)
             if part.docids is None:
                 rows = np.arange(len(scores)) if part.rows is None else part.rows
                 found = {"row": self.rows + rows + 1, **found}
-        names = [name if name not in found else usual for name, usual in zip(self._ids, ("qid", "docid"), strict=True)]
-        names[1] = names[1] if names[1] != names[0] else "docid"
+        names: list[str] = []
+        for role in own:
+            name = self._ids.get(role, role)
+            names.append(role if name in found or name in names else name)
         if self._top is None:
             columns = [part.in_row_order(values) for values in (*ids, *found.values())]
         else:
             columns = [values if name == "rank" else values[places] for name, values in found.items()]
             columns = [*(values[places] for values in ids), *columns]
-        return [*names[: len(ids)], *found], columns
+        return [*names, *found], columns
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
         """Return the lines of a scores file: the values of the last further column, or the scores if there is none."""
@@ -95,6 +100,7 @@ class CsvScores(ScoreWriter):
         text = io.StringIO()
         names, columns = self._columns(part, scores, more)
         ids = [*part.qids.tolist(), *([] if part.docids is None else part.docids.tolist())]
+        ids += [] if part.list_ids is None else part.list_ids.tolist()
         # By default, Python puts no quotes around a carriage return, which ends a row for other programs.
         carriage = any("\r" in each for each in ids if isinstance(each, str))
         rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if carriage else csv.QUOTE_MINIMAL)
@@ -111,7 +117,9 @@ class TrecScores(ScoreWriter):
     """Writes scores as a TREC run. The id of a document without an id is `document-` and its row number, from 1."""
 
     def _lines(self, part: "Dataset", scores: Any, more: Mapping[str, Any]) -> str:
-
+        if part.list_ids is not None:
+            must = "have one list per query in a TREC run, which has no list ids (or use --format csv)"
+            bad_value("the data", must, "list ids")
         lines = []
         documents = [] if part.docids is None else [docid for docid in part.docids.tolist() if docid]
         for kind, ids in (("query", part.qids.tolist()), ("document", documents)):
@@ -128,7 +136,7 @@ class TrecScores(ScoreWriter):
 class ParquetScores(ScoreWriter):
     """Writes scores as a Parquet file, with the columns of `CsvScores`."""
 
-    def __init__(self, file: Any, stack: ExitStack, ids: tuple[str, str], top: int | None = None) -> None:
+    def __init__(self, file: Any, stack: ExitStack, ids: Mapping[str, str], top: int | None = None) -> None:
         super().__init__(file.write, "", ids, top)
         self._file, self._stack, self._writer = file, stack, None
 
@@ -155,7 +163,7 @@ class ParquetScores(ScoreWriter):
 
 @contextmanager
 def writing_scores(
-    format: str, out: str, tag: str, ids: tuple[str, str], top: int | None = None
+    format: str, out: str, tag: str, ids: Mapping[str, str], top: int | None = None
 ) -> Iterator[ScoreWriter]:
     """Yield a writer of scores to standard output, or to a temporary file that replaces `out` after the last score."""
     kinds = {"scores": ScoreWriter, "csv": CsvScores, "trec": TrecScores}

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from importlib.metadata import version
-from inspect import Parameter, Signature, signature
+from inspect import signature
 from typing import Annotated, Any
 
 import typer
+
+from rankgrad.cli.option_groups import option, with_parameters
 
 
 @dataclass
@@ -62,14 +64,14 @@ Import = Annotated[list[str] | None, typer.Option("--import", **_IMPORT)]
 _import = Annotated[
     list[str] | None, typer.Option("--import", **_IMPORT, hidden=True, callback=import_modules, is_eager=True)
 ]
-# Annotation and default of each option after the name of a command.
-_AFTER: dict[str, tuple[Any, Any]] = {
-    "quiet": (_quiet, False),
-    "verbose": (_verbose, False),
-    "debug": (_debug, False),
-    "verify": (_verify, False),
-    "custom_modules": (_import, None),
-}
+# Options after the name of a command.
+_AFTER = (
+    option("quiet", _quiet, False),
+    option("verbose", _verbose, False),
+    option("debug", _debug, False),
+    option("verify", _verify, False),
+    option("custom_modules", _import, None),
+)
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -81,15 +83,11 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
             from rankgrad import __version__
 
             detail(f"rankgrad {__version__}, Python {platform.python_version()}, PyTorch {version('torch')}")
-        command(**{name: value for name, value in given.items() if name not in _AFTER})
+        for each in _AFTER:
+            del given[each.name]
+        command(**given)
 
-    added = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _AFTER.items()
-    ]
-    run.__signature__ = Signature([*signature(command).parameters.values(), *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {**command.__annotations__, **{name: each[0] for name, each in _AFTER.items()}}
-    return run
+    return with_parameters(run, [*signature(command).parameters.values(), *_AFTER])
 
 
 def detail(text: str) -> None:

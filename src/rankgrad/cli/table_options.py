@@ -1,49 +1,29 @@
 """Options of all commands that read tables: the columns, and `--regroup`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any
+from inspect import signature
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from rankgrad.data import Columns
+from rankgrad.cli.option_groups import option, with_parameters
+from rankgrad.roles import ALL, SEVERAL, Columns, Role
 
 PANEL = "Tables (CSV, TSV, JSON lines, Parquet, Arrow)"
-_HELP = {
-    "label": "Column of the labels (default: label, relevance, grade or rel).",
-    "query": "Column of the query ids (default: qid, query_id, queryid or query).",
-    "features": "Feature columns, separated by commas; * matches any text (default: all other numeric columns).",
-    "drop": "Columns that are not features, separated by commas; * matches any text.",
-    "docid": "Column of the document ids (default: docid, doc_id, document_id or documentid).",
-    "weight": "Column of the document weights.",
-    "categorical": "Categorical features, separated by commas: columns, or feature numbers of LETOR text.",
-}
-_SEVERAL = ("features", "drop", "categorical")
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options that say how to read a table; None if an option is not given."""
+    """Options that say how to read a table: the columns that are given, by role, and `--regroup`."""
 
-    label: str | None = None
-    query: str | None = None
-    features: Sequence[str] | None = None
-    drop: Sequence[str] | None = None
-    docid: str | None = None
-    weight: str | None = None
-    categorical: Sequence[str] | None = None
+    given: Mapping[str, Any]
     regroup: bool = False  # True to accept rows of a query that are not adjacent
 
-    def columns(self) -> "Columns":
+    def columns(self) -> Columns:
         """Convert the options of a table to `Columns`, which the readers of tables need."""
-        from rankgrad.data import Columns
-
-        features = None if not self.features else _names(self.features)
-        several = _names(self.drop or ()), _names(self.categorical or ())
-        return Columns(self.label, self.query, features, several[0], self.docid, self.weight, several[1])
+        return Columns(**{name: value for name, value in self.given.items() if value})
 
 
 def help_all(context: typer.Context, wanted: bool) -> None:
@@ -53,6 +33,11 @@ def help_all(context: typer.Context, wanted: bool) -> None:
             parameter.hidden = False  # type: ignore[attr-defined]
         typer.echo(context.get_help())
         raise typer.Exit
+
+
+def _help(role: Role) -> str:
+    *others, last = role.usual or ("",)
+    return f"{role.help} (default: {', '.join(others)} or {last})." if others else f"{role.help}."
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
@@ -67,15 +52,18 @@ def with_table_options(command: Callable[..., None], shown: Sequence[str] = ()) 
         shown: options that `--help` also shows; it hides the others.
     """
     added: dict[str, tuple[Any, Any]] = {}
+    names = {role.name: role.option or role.name for role in ALL} | {"regroup": "regroup"}
     # `--query` of `rankgrad explain` is a query id, so its column has another name.
-    typed = {name: f"{name}_column" if name in signature(command).parameters else name for name in (*_HELP, "regroup")}
-    for name, help in _HELP.items():
-        spelling = f"--{typed[name].replace('_', '-')}"
-        option = typer.Option(spelling, help=help, rich_help_panel=PANEL, metavar="<str>", hidden=name not in shown)
-        added[typed[name]] = (
-            Annotated[list[str] | None, option] if name in _SEVERAL else Annotated[str | None, option],
-            None,
-        )
+    typed = {
+        name: f"{spelled}_column" if spelled in signature(command).parameters else spelled
+        for name, spelled in names.items()
+    }
+    for role in ALL:
+        spelling = f"--{typed[role.name].replace('_', '-')}"
+        hidden = names[role.name] not in shown
+        column = typer.Option(spelling, help=_help(role), rich_help_panel=PANEL, metavar="<str>", hidden=hidden)
+        kind: Any = list[str] | None if role.several else str | None
+        added[typed[role.name]] = Annotated[kind, column], None
     regroup = typer.Option(
         "--regroup", help="Accept rows of a query that are not adjacent.", rich_help_panel=PANEL, hidden=True
     )
@@ -87,15 +75,11 @@ def with_table_options(command: Callable[..., None], shown: Sequence[str] = ()) 
 
     @wraps(command)
     def run(**given: Any) -> None:
-        table = TableOptions(**{name: given.pop(option) for name, option in typed.items()})
+        found = {name: given.pop(spelled) for name, spelled in typed.items()}
+        regroup = found.pop("regroup")
+        several = {role.name: _names(found[role.name] or ()) for role in SEVERAL}
+        table = TableOptions(found | several, regroup)
         command(table=table, **{name: value for name, value in given.items() if name not in added})
 
     own = [each for each in signature(command).parameters.values() if each.name != "table"]
-    parameters = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in added.items()
-    ]
-    run.__signature__ = Signature([*own, *parameters])  # type: ignore[attr-defined]
-    kept = {name: each for name, each in command.__annotations__.items() if name != "table"}
-    run.__annotations__ = {**kept, **{name: each[0] for name, each in added.items()}}
-    return run
+    return with_parameters(run, [*own, *(option(name, *each) for name, each in added.items())])

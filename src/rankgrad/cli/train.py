@@ -11,8 +11,11 @@ import typer
 
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
-from rankgrad.cli.table_options import TableOptions, help_all, with_table_options
+from rankgrad.cli.setting_options import with_setting_options
+from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.errors import bad_value, first_line
+from rankgrad.settings.neural import Settings
+from rankgrad.settings.trees import TreeSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,20 +26,18 @@ if TYPE_CHECKING:
 
 HOLDOUT = 0.2
 RUN = "run.json"  # file with the settings of a run, in the folder of the run
-PANEL = "Settings (default in parentheses)"
-TEXT = "<str>"
-
-
-def _setting(help: str, default: str, kind: str = TEXT, *names: str, more: bool = False) -> Any:
-    """Return the Typer option for one setting of `rankgrad train`. The value of the option is text or None."""
-    text = f"{help} ({default})"  # a default that Typer shows takes another line
-    return typer.Option(*names, help=text, metavar=kind, rich_help_panel=PANEL, hidden=more)
 
 
 @with_table_options
+@with_setting_options(
+    Settings,
+    epochs=f"{Settings.epochs}; trees: {TreeSpec.trees}",
+    lr=f"{Settings.lr}; trees: the framework's",
+    patience=f"{Settings.patience}; trees: {TreeSpec.patience}",
+)
 def train(
-    context: typer.Context,
     table: TableOptions,
+    settings: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
     data: Annotated[str | None, typer.Option(help="Data set, folder, LETOR file or table.")] = None,
     fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
@@ -55,74 +56,11 @@ def train(
     sparse: Annotated[
         bool, typer.Option("--sparse", help="Read LETOR text with very many features as a sparse matrix.", hidden=True)
     ] = False,
-    model: Annotated[str | None, _setting("Ranker, see `rankgrad list models`", "mlp")] = None,
-    loss: Annotated[str | None, _setting("Loss, see `rankgrad list losses`", "lambdaloss")] = None,
-    preprocess: Annotated[str | None, _setting("Preprocessing: log1p, quantile, clip=10, none", "standardise")] = None,
-    epochs: Annotated[str | None, _setting("Number of epochs or trees", "100; trees: 500", "<int>")] = None,
-    batch_size: Annotated[str | None, _setting("Number of lists per batch", "64", "<int>")] = None,
-    lr: Annotated[str | None, _setting("Learning rate", "0.001; trees: the framework's", "<float>")] = None,
-    metric: Annotated[str | None, _setting("Validation metric; selects the epoch", "nDCG@10")] = None,
-    patience: Annotated[str | None, _setting("Epochs without improvement", "20; trees: 50", "<int>")] = None,
-    seed: Annotated[str | None, _setting("Random seed", "0", "<int>")] = None,
-    device: Annotated[str | None, _setting("auto, cpu or cuda", "auto")] = None,
-    batch_documents: Annotated[
-        str | None, _setting("Number of documents per batch, instead of lists", "none", "<int>", more=True)
-    ] = None,
-    list_size: Annotated[
-        str | None,
-        _setting(
-            "Maximum length of training lists; each epoch samples documents of longer lists", "none", "<int>", more=True
-        ),
-    ] = None,
-    optimiser: Annotated[
-        str | None,
-        _setting(
-            "Optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd",
-            "adam",
-            "<str>",
-            "--optimiser",
-            "--optimizer",
-            more=True,
-        ),
-    ] = None,
-    weight_decay: Annotated[str | None, _setting("Weight decay of the ranker", "0.0", "<float>", more=True)] = None,
-    loss_lr: Annotated[
-        str | None, _setting("Learning rate of the loss's parameters; none means --lr", "none", "<float>", more=True)
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        _setting(
-            "Learning rate schedule: constant, cosine, step:every=50,factor=0.1 or plateau", "constant", more=True
-        ),
-    ] = None,
-    warmup: Annotated[
-        str | None, _setting("Number of epochs in which the learning rate rises from 0", "0.0", "<float>", more=True)
-    ] = None,
-    clip: Annotated[str | None, _setting("Maximum norm of the gradient", "none", "<float>", more=True)] = None,
-    ema: Annotated[
-        str | None,
-        _setting("Decay of the moving average of the weights; 0 means no average", "0.0", "<float>", more=True),
-    ] = None,
-    precision: Annotated[str | None, _setting("Precision: fp32, bf16 or fp16", "fp32", more=True)] = None,
-    data_on: Annotated[
-        str | None, _setting("Location of the lists during training: auto, device or stream", "auto", more=True)
-    ] = None,
-    save_steps: Annotated[
-        str | None, _setting("Number of steps between additional checkpoints", "none", "<int>", more=True)
-    ] = None,
-    trackers: Annotated[
-        list[str] | None,
-        _setting("Tracker: tensorboard, mlflow or wandb; repeatable", "none", "<str>", "--tracker", more=True),
-    ] = None,
     others: Annotated[
         list[str] | None,
         typer.Option("--set", help="Setting of the chosen kind of ranker; repeatable.", metavar="name=value"),
     ] = None,
     init_model: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
-    help_all: Annotated[
-        bool,
-        typer.Option("--help-all", help="Also show options of tables and settings.", is_eager=True, callback=help_all),
-    ] = False,
 ) -> None:
     """Train a ranker, save the best epoch, and evaluate the model on test lists.
 
@@ -135,7 +73,7 @@ def train(
     from rankgrad.run import NotFinite
 
     console = messages(as_json)
-    given = {**_given(context), **dict(pair("set", text, parse_value) for text in others or ())}
+    given = {**settings, **dict(pair("set", text, parse_value) for text in others or ())}
     given |= {"missing": missing} if missing in FILLS else {}
     kind, settings, added = _settings(given, out if resume else None)
     source = DataSource.kept(out) if resume else None
@@ -144,38 +82,23 @@ def train(
         seed_of_run = settings.get("seed", 0) if isinstance(settings.get("seed", 0), int) else 0
         chosen_by = seed_of_run if source is None else source.seed
         missing = training_missing(missing, kind, settings, data)
+        data = kind.training_data(data, None if source is None else source.data)
         source = DataSource(data, fold, data_root, cache, missing, holdout, chosen_by, table.columns(), table.regroup)
         source = replace(source, sparse=sparse)
     elif source is not None:
         source = replace(source, cache=cache)
-    _check(kind, settings, source, out, resume, overwrite, data is not None, init_model)
+    checked = _check(kind, settings, source, out, resume, overwrite, data is not None, init_model)
     assert source is not None
     if added:
         console.print(added, markup=False)
     try:
         with one_line(NotFinite), only_run(out):
             check_folder(kind, out, resume, overwrite)  # again, because another run may have finished in the meantime
-            _run(console, kind, settings, source, out, resume, overwrite, init_model, as_json)
+            _run(console, kind, settings, checked, source, out, resume, overwrite, init_model, as_json)
     except KeyboardInterrupt:
         if is_first():
             typer.echo(f"\nStopped. {_how_to_resume(kind, out, settings, source, init_model)}", err=True)
         raise typer.Exit(130) from None
-
-
-def _given(context: typer.Context) -> dict[str, Any]:
-    """Return the settings that the user gave to `rankgrad train`; values of numeric settings become numbers."""
-    from rankgrad.cli.argument_checks import parse_value
-
-    given: dict[str, Any] = {}
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if getattr(parameter, "rich_help_panel", None) != PANEL or not value:
-            continue
-        several = isinstance(value, list | tuple)
-        given[str(parameter.name)] = (
-            tuple(value) if several else value if parameter.metavar == TEXT else parse_value(value)
-        )
-    return given
 
 
 def _settings(given: dict[str, Any], resumed: Path | None) -> tuple["RankerKind", dict[str, Any], str]:
@@ -234,8 +157,11 @@ def _check(
     overwrite: bool,
     given: bool,
     init_model: Path | None,
-) -> None:
-    """Check the options of `rankgrad train`: raise one error with all problems, before any data is read."""
+) -> Any:
+    """Check the options of `rankgrad train`: raise one error with all problems, before any data is read.
+
+    Return the checked settings, for `RankerKind.fit`.
+    """
     from rankgrad.cli.argument_checks import check_device, together
     from rankgrad.cli.data_source import KEPT
     from rankgrad.models.registry import saved_kind
@@ -246,14 +172,16 @@ def _check(
             bad_value("data", f"be given{why}", None)
         source.check(None if given else out)
 
+    checked: list[Any] = []
     together(
-        lambda: kind.check(settings),
+        lambda: checked.append(kind.checked(settings)),
         kind.check_installed,
         lambda: check_device(str(settings.get("device", "auto"))),
         named,
         lambda: check_folder(kind, out, resume, overwrite),
         lambda: None if init_model is None else saved_kind(init_model),
     )
+    return checked[0]
 
 
 def check_folder(kind: "RankerKind", out: Path, resume: bool, overwrite: bool) -> None:
@@ -287,6 +215,7 @@ def _run(
     console: "Console",
     kind: "RankerKind",
     settings: dict[str, Any],
+    checked: Any,
     source: "DataSource",
     out: Path,
     resume: bool,
@@ -295,7 +224,7 @@ def _run(
     as_json: bool,
 ) -> None:
     from rankgrad.atomic_files import write_json
-    from rankgrad.cli.data_source import telling
+    from rankgrad.cli.data_source import columns_text, telling
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.overwrite import remove_run
     from rankgrad.cli.shared_options import detail, options
@@ -308,7 +237,7 @@ def _run(
         if "test" in whole:
             warn_shared(whole["train"], whole["test"])
         parts = source.hold_out(whole)
-    if (columns := source.columns_text()) is not None:
+    if (columns := columns_text(whole["train"])) is not None:
         console.print(columns, markup=False)
     note = f", held out from train, because the data has no validation part (--holdout {source.holdout:g})"
     for name, part in parts.items():
@@ -336,7 +265,7 @@ def _run(
         total = record["settings"].get(kind.length or "")
         fitting |= {"progress": None, "callbacks": [lambda row: detail(row_text(row, kind.unit, total))]}
     with telling():
-        model = kind.fit(settings, parts["train"], parts.get("validation"), **fitting)
+        model = kind.fit(checked, parts["train"], parts.get("validation"), **fitting)
     if is_first():
         if resumed:  # `fit` has checked that the run has the same data
             source.keep(out)
@@ -351,12 +280,26 @@ def _run(
 
 def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", out: Path) -> dict[str, Any]:
     """Evaluate the model of `rankgrad train` on the test lists, and print and return the result."""
-    from rankgrad.cli.terminal_tables import METRICS, print_metrics
+    from rankgrad.cli.terminal_tables import default_metrics, print_metrics
     from rankgrad.models.folder import write_metrics
 
+    found: dict[str, Any] = {"unit": model.unit, **print_history(console, model)}
+    if test is not None:
+        result = model.evaluate(test, default_metrics(test))
+        write_metrics(out, {**model.metrics, "test": result.means})
+        console.print(f"\non {len(test):,} test lists:")
+        print_metrics(result.rows(), result.notes(), console=console)
+        found["test"] = json.loads(result.to_json())
+    console.print(f"model: {out}", markup=False)
+    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
+    return found
+
+
+def print_history(console: "Console", model: "TrainedModel") -> dict[str, Any]:
+    """Print the best epoch or tree of a training and the learned parameters of the loss; return them for `--json`."""
     total, history = len(model.history), model.history
     seconds = sum(row.get("seconds", 0.0) + row.get("judge_seconds", 0.0) for row in history)
-    found: dict[str, Any] = {"unit": model.unit, "kept": model.kept, "trained": total, "seconds": round(seconds, 4)}
+    found: dict[str, Any] = {"kept": model.kept, "trained": total, "seconds": round(seconds, 4)}
     found |= {"validation": model.metrics.get("validation"), "loss": model.metrics.get("loss"), "test": None}
     best = "".join(f", {name} {value:.4f} on validation" for name, value in model.metrics.get("validation", {}).items())
     if total:
@@ -365,12 +308,4 @@ def _report(console: "Console", model: "TrainedModel", test: "Dataset | None", o
     if learned := model.metrics.get("loss"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in learned.items())
         console.print(f"learned parameters of the loss: {values}", markup=False)
-    if test is not None:
-        result = model.evaluate(test, METRICS)
-        write_metrics(out, {**model.metrics, "test": result.means})
-        console.print(f"\non {len(test):,} test lists:")
-        print_metrics(result.rows(), result.notes(), console=console)
-        found["test"] = json.loads(result.to_json())
-    console.print(f"model: {out}", markup=False)
-    console.print(f"next:  rankgrad predict {shlex.quote(str(out))} FILE --out scores.txt", markup=False)
     return found

@@ -70,7 +70,9 @@ def tune(
     read_as = training_missing(missing, kind, given, data)
     source = DataSource(data, fold, data_root, missing=read_as, holdout=holdout, seed=kept.get("seed", 0))
     source = replace(source, columns=table.columns(), regroup=table.regroup)
-    source = source if overwrite else _as_begun(source, out, missing)
+    begun = None if overwrite else _begun(out)
+    source = replace(source, data=kind.training_data(data, None if begun is None else begun["data"]))
+    source = source if begun is None else _as_begun(source, begun, missing)
     base, _ = kind.read({**{name: value for name, value in given.items() if value is not None}, **kept})
     varied = tuple(
         (kind.words.get(name, name), values) for name, values in (pair("vary", text, _choices) for text in vary or ())
@@ -142,17 +144,20 @@ def _check_folder(out: Path, search: "Search", source: "DataSource", overwrite: 
         bad_value("out", "be a new folder (or add --overwrite)", f"{out}, which contains a model")
 
 
-def _as_begun(source: "DataSource", out: Path, missing: str | None) -> "DataSource":
-    """Return the data source of a search. A search that has begun keeps its treatment of missing values.
-
-    The seed is None for a search of version 0.1, which recorded no seed.
-    """
+def _begun(out: Path) -> dict[str, Any] | None:
+    """Return the recorded data source of a search that has begun; None for a new search."""
     from rankgrad.atomic_files import read_json
 
     path = out / TRIALS / "search.json"
     then = read_json(path).get("data") if path.is_file() else None
-    if not isinstance(then, dict):
-        return source
+    return then if isinstance(then, dict) and isinstance(then.get("data"), str) else None
+
+
+def _as_begun(source: "DataSource", then: dict[str, Any], missing: str | None) -> "DataSource":
+    """Return the data source of a search. A search that has begun keeps its treatment of missing values.
+
+    The seed is None for a search of version 0.1, which recorded no seed.
+    """
     source = replace(source, seed=None) if "seed" not in then else source
     return source if missing is not None else replace(source, missing=then.get("missing"))
 
@@ -248,7 +253,7 @@ def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) ->
     """
     import json
 
-    from rankgrad.cli.terminal_tables import METRICS, print_metrics
+    from rankgrad.cli.terminal_tables import default_metrics, print_metrics
     from rankgrad.models.registry import load
 
     model = load(out / TRIALS / best.name)
@@ -256,7 +261,7 @@ def _save(console: "Console", best: "Trial", source: "DataSource", out: Path) ->
         warnings.simplefilter("ignore", UserWarning)  # printed when the search began
         test, result = source.read().get("test"), None
     if test is not None:
-        found = model.evaluate(test, METRICS)
+        found = model.evaluate(test, default_metrics(test))
         model.metrics = {**model.metrics, "test": found.means}
         console.print(f"the best trial on {len(test):,} test lists, which were not used in the search:")
         print_metrics(found.rows(), found.notes(), console=console)

@@ -13,12 +13,12 @@ from rankgrad.data.loading import datasets, load
 from rankgrad.data.preprocessing.pipeline import Preprocessing
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.synthetic import achievable, synthetic, web30k_shape
-from rankgrad.data.tables.columns import Columns
 from rankgrad.data.tables.errors import TableError
 from rankgrad.data.tables.reader import read_table
 from rankgrad.data.truncation import truncate
 from rankgrad.data.writers import write_cache, write_letor, write_parquet
 from rankgrad.group_rows import group_rows
+from rankgrad.roles import Columns
 
 __all__ = [
     "BenchmarkWarning",

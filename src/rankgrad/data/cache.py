@@ -13,6 +13,7 @@ import hashlib
 import logging
 import math
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,27 +27,24 @@ from numpy.typing import NDArray
 
 from rankgrad.atomic_files import aside as name_aside
 from rankgrad.atomic_files import clear_leftovers, hash_of_file, naming, read_json, write_json
-from rankgrad.data.dataset import Dataset
+from rankgrad.data.categories import from_json, to_json
+from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import Place, Problem, Problems
+from rankgrad.roles import ROLES
 
 New: TypeAlias = Callable[[str, tuple[int, ...], Any], NDArray[Any]]  # name, shape and dtype -> an array of zeros
 Hashes: TypeAlias = list[Callable[[bytes], object]]
 FORMAT, VERSION = "rankgrad cache", 1
 MANIFEST = "manifest.json"
-ARRAYS = ("features", "labels", "offsets", "qids", "docids", "weights", "rows")  # the first four are always present
+_ALWAYS = ("features", "labels", "offsets", "qids")
+ARRAYS = (*_ALWAYS, *(role.values for role in ROLES if role.values not in _ALWAYS), "rows")
+_COLUMN = re.compile(r"column-\d+")  # array of a column that is used in training only; the manifest has the names
 _END = 1 << 20
 _SETTLED = 10**8  # nanoseconds; a file that has just changed can change again without a new modification time
 _LARGEST_MANIFEST = 64 << 20
-_KINDS = {  # dtypes of each array
-    "features": "f4",
-    "labels": "f4",
-    "offsets": "i8",
-    "qids": "i8 U",
-    "docids": "U",
-    "weights": "f4",
-    "rows": "i8",
-}
+_KINDS = {"features": "f4", "offsets": "i8", "rows": "i8"}  # dtypes of each array
+_KINDS |= {role.values: "f4" if role.numbers else "i8 U" if role.of_lists else "U" for role in ROLES}
 _ADVICE = "a folder that `rankgrad convert`, `read_letor` or `read_table` wrote"
 _log = logging.getLogger(__name__)
 _checked: set[tuple[Any, ...]] = set()  # path, state and hash of files that this process has compared completely
@@ -94,7 +92,7 @@ def through_cache(
     options: dict[str, Any],
     name: str,
     verify: bool,
-    read: Callable[[New, Hashes], tuple[ReadSummary, Sequence[str] | None]],
+    read: Callable[[New, Hashes], tuple[ReadSummary, dict[str, Any]]],
 ) -> tuple[Dataset, ReadSummary]:
     """Return the data set and the summary of a cache. An absent, damaged or outdated cache is first written again.
 
@@ -104,7 +102,8 @@ def through_cache(
         options: options of the reader, as JSON values.
         name: name of the data set.
         verify: True to compare a hash of each complete file.
-        read: function `read(new, hashes)`, which reads the files and returns a summary and the names of the features.
+        read: function `read(new, hashes)`, which reads the files and returns a summary, and the names of the features
+            and of the columns that are used in training only, if they have names.
             `new` allocates the arrays. `hashes` contains one function per file. If `read` calls this function with each
             piece of the file, the hash of the file is computed; otherwise, the file is read again for the hash.
     """
@@ -129,7 +128,7 @@ def through_cache(
             {"path": str(path.absolute()), **file_fingerprint(path, known)}
             for path, known in zip(files, whole, strict=True)
         ]
-        writer.finish(name, options, sources, summary, names)
+        writer.finish(name, options, sources, summary, **names)
         # Map the arrays before the rename. Afterwards, another process could replace the cache; a map remains valid.
         data, _ = load_cache(writer.folder, read_manifest(writer.folder), verify=False)
     return data, summary
@@ -147,10 +146,35 @@ def load_cache(folder: Path, manifest: dict[str, Any], verify: bool) -> tuple[Da
         arrays[name] = _map(folder, name)
     names = manifest.get("feature_names")
     try:
-        data = Dataset(**arrays, name=manifest["name"], feature_names=None if names is None else tuple(names))
+        arrays = with_columns(arrays, manifest.get("columns", ()))
+        known = from_json(manifest.get("categories"), arrays["features"].shape[1], MANIFEST)
+        names = None if names is None else tuple(names)
+        data = Dataset(**arrays, name=manifest["name"], feature_names=names, categories=known)
     except ValueError as error:
         raise CacheError(folder, f"the arrays are inconsistent ({error})") from error
     return data, ReadSummary.from_json({**manifest["summary"], "cached": True})
+
+
+def kinds_of(name: str) -> list[str]:
+    """Return the dtypes that an array of a cache may have; a column that only training uses has numbers."""
+    return _KINDS.get(name, "f4").split()
+
+
+def column_arrays(names: Sequence[str]) -> list[str]:
+    """Return the names of the arrays of a cache that contain the columns which are used in training only."""
+    return [f"column-{number}" for number in range(len(names))]
+
+
+def with_columns(arrays: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes of a data set, from arrays that include those of columns which are used in training only.
+
+    Args:
+        arrays: arrays by name, as in a cache.
+        names: names of the columns.
+    """
+    columns = {name: arrays[key] for name, key in zip(names, column_arrays(names), strict=True)}
+    others = {name: array for name, array in arrays.items() if not _COLUMN.fullmatch(name)}
+    return others | ({"columns": columns} if columns else {})
 
 
 def _map(folder: Path, name: str) -> NDArray[Any]:
@@ -163,7 +187,7 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
             size = file.tell() + math.prod(shape) * dtype.itemsize
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise CacheError(folder, f"{path.name} is not a NumPy array ({error})") from error
-    kinds = _KINDS[name].split()
+    kinds = kinds_of(name)
     known = dtype.isnative and (dtype.kind in kinds or dtype.str[1:] in kinds)
     flat = len(shape) == 1 + (name == "features") and min(shape) >= 0 and not by_column
     if not (known and flat and size == path.stat().st_size):
@@ -203,7 +227,9 @@ def _complete(manifest: dict[str, Any]) -> bool:
             {"name", "options"} <= manifest.keys()
             and isinstance(manifest["name"], str)
             and all(isinstance(name, str) for name in manifest.get("feature_names") or ())
-            and {*ARRAYS[:4]} <= manifest["arrays"].keys() <= {*ARRAYS}
+            and all(isinstance(name, str) for name in manifest.get("columns", ()))
+            and {*_ALWAYS} <= manifest["arrays"].keys() <= {*ARRAYS, *column_arrays(manifest.get("columns", ()))}
+            and {*column_arrays(manifest.get("columns", ()))} <= manifest["arrays"].keys()
             and all(keys <= array.keys() for array in manifest["arrays"].values())
             and all(keys | {"path", "mtime_ns"} <= source.keys() for source in manifest["sources"])
             and all(isinstance(source["path"], str) and "\0" not in source["path"] for source in manifest["sources"])
@@ -287,6 +313,8 @@ class Writer:
         sources: Sequence[Any],
         summary: ReadSummary,
         feature_names: Sequence[str] | None = None,
+        columns: Sequence[str] = (),
+        categories: Categories | None = None,
     ) -> None:
         """Write the manifest of the cache. This is the last step: a folder without a manifest is not a cache."""
         arrays = {}
@@ -303,6 +331,8 @@ class Writer:
         contents = {"options": options, "sources": sources, "arrays": arrays, "summary": summary.to_json()}
         if feature_names is not None:
             contents["feature_names"] = [*feature_names]
+        contents |= {"columns": [*columns]} if columns else {}
+        contents |= {"categories": to_json(categories)} if categories else {}
         write_json(self.folder / MANIFEST, {"format": FORMAT, "version": VERSION, "name": name, **contents}, seal=True)
 
 
@@ -338,10 +368,12 @@ def check_place(folder: Path) -> None:
     expected = "a new folder, an empty folder, or a cache to replace"
     if folder.is_symlink():  # a rename cannot replace a link, and the target of the link may not exist
         raise CacheError(folder, f"is a symbolic link to {os.readlink(folder)}", expected)
-    if not folder.exists():
+    try:
+        inside = os.listdir(folder)
+    except FileNotFoundError:
         return
-    if not folder.is_dir():
-        raise CacheError(folder, "is a file", expected)
-    foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, *(f"{name}.npy" for name in ARRAYS)})
-    if foreign:
-        raise CacheError(folder, f"contains {foreign[0]!r}, which is not part of a cache", expected)
+    except NotADirectoryError:
+        raise CacheError(folder, "is a file", expected) from None
+    known = {MANIFEST, *(f"{name}.npy" for name in ARRAYS)}
+    if foreign := [name for name in inside if name not in known and not _COLUMN.fullmatch(name.removesuffix(".npy"))]:
+        raise CacheError(folder, f"contains {min(foreign)!r}, which is not part of a cache", expected)

@@ -1,6 +1,6 @@
 """Join lists into batches of tensors, for `torch.utils.data.DataLoader`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _Batch = TypeVar("_Batch", "PaddedBatch", "FlatBatch")
+_NONE: dict[str, Any] = {}  # never changed
 
 
 class PaddedBatch(NamedTuple):
@@ -24,6 +25,7 @@ class PaddedBatch(NamedTuple):
     mask: "Tensor"  # (lists, n), True for a document
     weights: "Tensor | None"  # (lists, n), document weights, 0 at padding; None if the data set has no weights
     qids: list[Any]  # query id of each list
+    columns: "Mapping[str, Tensor]" = _NONE  # (lists, n) each, 0 at padding, columns that are used in training only
 
     def to(self, device: Any, non_blocking: bool = False) -> "PaddedBatch":
         """Return the batch with all tensors on a device.
@@ -43,6 +45,7 @@ class FlatBatch(NamedTuple):
     offsets: "Tensor"  # (lists + 1,), list `l` has the documents from `offsets[l]` to `offsets[l + 1]`
     weights: "Tensor | None"  # (documents,), document weights; None if the data set has no weights
     qids: list[Any]  # query id of each list
+    columns: "Mapping[str, Tensor]" = _NONE  # (documents,) each, columns that are used in training only
 
     def to(self, device: Any, non_blocking: bool = False) -> "FlatBatch":
         """Return the batch with all tensors on a device.
@@ -86,6 +89,9 @@ def collate(lists: Sequence[DocumentList], *, layout: str = "padded") -> PaddedB
     weighted = [each.weights is not None for each in lists]
     if any(weighted) and not all(weighted):
         bad_value("lists", "all have weights, or all have no weights", "lists with and lists without weights")
+    named = [each.columns or {} for each in lists]
+    if any(each.keys() != named[0].keys() for each in named):
+        bad_value("lists", "all have the same columns", "lists with different columns")
     lengths = np.array([len(each.labels) for each in lists])
     n = int(lengths.max())
 
@@ -101,15 +107,18 @@ def collate(lists: Sequence[DocumentList], *, layout: str = "padded") -> PaddedB
     features, labels = join([each.features for each in lists]), join([each.labels for each in lists])
     weights = join([each.weights for each in lists if each.weights is not None]) if all(weighted) else None
     qids = [each.qid for each in lists]
+    columns = {name: join([each[name] for each in named]) for name in named[0]}
     if layout == "flat":
-        return FlatBatch(features, labels, torch.from_numpy(np.append(0, np.cumsum(lengths))), weights, qids)
-    return PaddedBatch(features, labels, torch.from_numpy(real), weights, qids)
+        return FlatBatch(features, labels, torch.from_numpy(np.append(0, np.cumsum(lengths))), weights, qids, columns)
+    return PaddedBatch(features, labels, torch.from_numpy(real), weights, qids, columns)
 
 
 def _moved(batch: _Batch, device: Any, non_blocking: bool) -> _Batch:
     from torch import Tensor
 
-    parts: list[Any] = [
-        part.to(device, non_blocking=non_blocking) if isinstance(part, Tensor) else part for part in batch
-    ]
-    return type(batch)(*parts)
+    def moved(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: moved(values) for name, values in part.items()}
+        return part.to(device, non_blocking=non_blocking) if isinstance(part, Tensor) else part
+
+    return type(batch)(*map(moved, batch))

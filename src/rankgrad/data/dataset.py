@@ -12,20 +12,24 @@ from numpy.typing import NDArray
 
 from rankgrad.data.sparse_rows import Features, canonical, dense
 from rankgrad.errors import bad_type, bad_value
+from rankgrad.group_rows import origins
 
 # Values of the categories of each categorical feature, by column. A feature is the position of its value, or NaN.
 Categories: TypeAlias = Mapping[int, tuple[str, ...]]
 _ENDS = (slice(1000), slice(-1000, None))
+VALUES = ("labels", "docids", "best", "weights")  # attributes with one value per document
 
 
 class DocumentList(NamedTuple):
-    """The documents of one query, as `dataset[i]` returns them. The arrays are views, and may be read-only."""
+    """The documents of one list, as `dataset[i]` returns them. The arrays are views, and may be read-only."""
 
     features: NDArray[np.float32]  # (n, f)
     labels: NDArray[np.float32]  # (n,)
     qid: Any  # query id, an integer or text
     docids: NDArray[Any] | None = None  # (n,), text
     weights: NDArray[np.float32] | None = None  # (n,), document weights
+    list_id: Any = None  # list id, an integer or text; None if a list is a query
+    columns: Mapping[str, NDArray[np.float32]] | None = None  # (n,) each, columns that are used in training only
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,9 @@ class Dataset:
     rows: NDArray[np.int64] | None = None  # (documents,), row of each document in its file; None if rows were not moved
     categories: Categories | None = None  # categorical features and their values; see `rankgrad.data.categories`
     texts: Any = None  # collection, for a text data set; its features begin with the numbers of query and document
+    list_ids: NDArray[Any] | None = None  # (lists,), id of each list in its query; None if each query has one list
+    columns: Mapping[str, NDArray[np.float32]] | None = None  # (documents,) each, used in training only, by name
+    roles: Mapping[str, str] | None = None  # name of the column of each role, if the lists are from a table
 
     def __post_init__(self) -> None:
         # Some rankers treat an entry that is not stored as missing. So a zero must never be stored.
@@ -69,14 +76,19 @@ class Dataset:
         if len(decreases):
             at = int(decreases[0])
             bad_value("offsets", "not decrease", f"{self.offsets[at + 1]} after {self.offsets[at]}")
-        if len(self.qids) != len(self.offsets) - 1:
-            bad_value("qids", f"have {len(self.offsets) - 1} ids, one per list", len(self.qids))
+        for name, ids in (("qids", self.qids), ("list_ids", self.list_ids)):
+            if ids is not None and len(ids) != len(self.offsets) - 1:
+                bad_value(name, f"have {len(self.offsets) - 1} ids, one per list", len(ids))
         for name, what in (("docids", "id"), ("best", "score"), ("weights", "weight"), ("rows", "row number")):
-            values = getattr(self, name)
-            if values is not None and values.shape != (documents,):
-                bad_value(name, f"have one {what} per document, ({documents},)", values.shape)
+            self._check_values(name, what, getattr(self, name))
+        for name, values in (self.columns or {}).items():
+            self._check_values(f"column {name!r}", "number", values)
         if self.feature_names is not None and len(self.feature_names) != self.features.shape[1]:
             bad_value("feature_names", f"have {self.features.shape[1]} names, one per feature", len(self.feature_names))
+
+    def _check_values(self, name: str, what: str, values: NDArray[Any] | None) -> None:
+        if values is not None and values.shape != (len(self.labels),):
+            bad_value(name, f"have one {what} per document, ({len(self.labels)},)", values.shape)
 
     def __len__(self) -> int:
         """Return the number of lists of the data set."""
@@ -92,14 +104,9 @@ class Dataset:
             raise IndexError(f"index must be from {-len(self)} to {len(self) - 1}, for {len(self)} lists; got {place}")
         place %= len(self)
         rows = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
-        docids, weights = self.docids, getattr(self, "weights", None)
-        return DocumentList(
-            features=dense(self.matrix[rows]),
-            labels=np.asarray(self.labels[rows]),
-            qid=self.qids.item(place),
-            docids=None if docids is None else np.asarray(docids[rows]),
-            weights=None if weights is None else np.asarray(weights[rows]),
-        )
+        found = _chosen(self, ("labels", "docids", "weights"), rows)
+        own = None if self.list_ids is None else self.list_ids.item(place)
+        return DocumentList(dense(self.matrix[rows]), qid=self.qids.item(place), list_id=own, **found)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a data set for pickle. Mapped arrays are replaced by the paths of their files."""
@@ -134,6 +141,17 @@ class Dataset:
         """Query id of each row, `(documents,)`, for the argument `qid` of estimators such as `rankgrad.Ranker`."""
         return np.repeat(self.qids, self.lengths)
 
+    @property
+    def first_lists(self) -> NDArray[np.int64]:
+        """Index of the first list of each list's query, `(lists,)`: lists of one query have the same number."""
+        return origins(self.qids)
+
+    @property
+    def list_names(self) -> list[str]:
+        """A text for each list: its query id or, if lists have ids, `<query id>/<list id>`."""
+        ids = [self.qids.tolist(), *([] if self.list_ids is None else [self.list_ids.tolist()])]
+        return ["/".join(map(str, each)) for each in zip(*ids, strict=True)]
+
     def take(self, lists: Any) -> "Dataset":
         """Return a data set with the lists that `lists` selects, in this order.
 
@@ -146,25 +164,40 @@ class Dataset:
         lengths = self.lengths[lists]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
-        return self.take_rows(rows, offsets, self.qids[lists])
+        list_ids = None if self.list_ids is None else self.list_ids[lists]
+        return self.take_rows(rows, offsets, self.qids[lists], list_ids)
 
-    def take_rows(self, rows: NDArray[Any], offsets: NDArray[np.int64], qids: NDArray[Any] | None = None) -> "Dataset":
+    def between(self, first: int, last: int) -> "Dataset":
+        """Return the lists from index `first` to before index `last`. The arrays of the documents are not copied.
+
+        Args:
+            first: index of the first list.
+            last: index after the last list.
+        """
+        rows = slice(int(self.offsets[first]), int(self.offsets[last]))
+        ids = {name: ids[first:last] for name in ("qids", "list_ids") if (ids := getattr(self, name)) is not None}
+        offsets = self.offsets[first : last + 1] - self.offsets[first]
+        return replace(
+            self, features=self.matrix[rows], offsets=offsets, rows=None, **ids, **_chosen(self, VALUES, rows)
+        )
+
+    def take_rows(
+        self,
+        rows: NDArray[Any],
+        offsets: NDArray[np.int64],
+        qids: NDArray[Any] | None = None,
+        list_ids: NDArray[Any] | None = None,
+    ) -> "Dataset":
         """Return a data set with the documents that `rows` selects, divided into lists by `offsets`.
 
         Args:
             rows: indices of documents.
             offsets: first row of each new list, then the number of rows, `(lists + 1,)`.
-            qids: query id of each new list; with None, the query ids of this data set.
+            qids: query id of each new list; with None, the query ids and list ids of this data set.
+            list_ids: list id of each new list; None if a list is a query.
         """
-        changes: dict[str, Any] = {
-            "labels": self.labels[rows],
-            "offsets": offsets,
-            "qids": self.qids if qids is None else qids,
-            "docids": None if self.docids is None else self.docids[rows],
-            "best": None if self.best is None else self.best[rows],
-            "weights": None if self.weights is None else self.weights[rows],
-            "rows": None,
-        }
+        ids = {} if qids is None else {"qids": qids, "list_ids": list_ids}
+        changes = {"offsets": offsets, "rows": None, **ids, **_chosen(self, VALUES, rows)}
         whole = self.matrix
         if isinstance(whole, ChosenRows) or (isinstance(whole, np.memmap) and not whole.flags.writeable):
             return _TakenLists.of(self, ChosenRows(whole, rows), changes)
@@ -216,6 +249,13 @@ class Dataset:
         ordered = np.empty_like(values)
         ordered[self.rows] = values
         return ordered
+
+
+def _chosen(data: Dataset, names: Sequence[str], rows: Any) -> dict[str, Any]:
+    """Return attributes with one value per document, and the columns used in training, of the documents `rows`."""
+    found = {name: None if (values := getattr(data, name)) is None else np.asarray(values[rows]) for name in names}
+    columns = None if data.columns is None else {name: values[rows] for name, values in data.columns.items()}
+    return {**found, "columns": columns}
 
 
 class ChosenRows:
@@ -294,3 +334,8 @@ class Splits:
     validation: Dataset | None  # lists for the choice of epoch and settings; None if there is no such part
     test: Dataset | None  # lists to evaluate a ranker on; None if there is no such part
     name: str = ""  # name in messages and reports
+
+    def parts(self) -> dict[str, Dataset]:
+        """Return the parts that exist, by name: train, validation, test."""
+        found = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: part for name, part in found.items() if part is not None}

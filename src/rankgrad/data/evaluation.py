@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.errors import bad_value
@@ -26,8 +27,12 @@ def evaluate_lists(
     bootstrap: int = 1000,
     seed: int = 0,
     confidence: float = 0.95,
+    by_query: bool = True,
 ) -> Evaluation:
     """Compute metrics of scores on a data set. The values per query are in the order of the lists.
+
+    If queries have several lists, the value of a query is the mean over its lists. So intervals and tests treat the
+    queries, and not their lists, as the sample.
 
     For a text data set, metrics are computed as in trec_eval, with the qrels of the collection: see
     `rankgrad.metrics.measure_run`. Queries without qrels are skipped. `rankgrad.metrics.evaluate` would return higher
@@ -39,13 +44,16 @@ def evaluate_lists(
         data: labelled lists.
         metrics: specs of metrics, or metric objects.
         bootstrap, seed, confidence: options of the bootstrap interval, as in `rankgrad.metrics.evaluate`.
+        by_query: False for one value per list, also if queries have several lists.
     """
     options: dict[str, Any] = {"bootstrap": bootstrap, "seed": seed, "confidence": confidence}
     labels = np.asarray(data.labels)
     if data.texts is None or data.docids is None:
-        return replace(
-            evaluate(scores, labels, metrics, offsets=data.offsets, **options), queries=tuple(data.qids.tolist())
-        )
+        if data.list_ids is not None and by_query:
+            found = evaluate(scores, labels, metrics, offsets=data.offsets, bootstrap=0)
+            return _of_queries(found, data, chosen_metrics(metrics), **options)
+        found = evaluate(scores, labels, metrics, offsets=data.offsets, **options)
+        return replace(found, queries=tuple(data.qids.tolist()))
     chosen = chosen_metrics(metrics)
     known = {name: metric for name, metric in chosen.items() if isinstance(metric, Metric)}
     own = {name: metric for name, metric in chosen.items() if name not in known}
@@ -68,6 +76,24 @@ def evaluate_lists(
     values = {name: values[name] for name in chosen}
     result = summarise(values, used, bootstrap, seed, confidence, queries=queries, missing=missing)
     return replace(result, about=AS_TREC_EVAL if known else "")
+
+
+def first_list_of_each_query(data: Dataset) -> NDArray[np.int64]:
+    """Return the index of the first list of each query, in the order of the values of `evaluate_lists`."""
+    return np.arange(len(data)) if data.list_ids is None else np.unique(data.first_lists)
+
+
+def _of_queries(found: Evaluation, data: Dataset, metrics: dict[str, Any], **options: Any) -> Evaluation:
+    """Return the evaluation whose values are the means over the lists of each query. Skipped lists do not count."""
+    first, query = np.unique(data.first_lists, return_inverse=True)
+    values = {}
+    for name, each in found.values.items():
+        known = ~np.isnan(each)
+        sums, counts = np.bincount(query[known], each[known], len(first)), np.bincount(query[known], None, len(first))
+        values[name] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    queries = tuple(data.qids[first].tolist())
+    result = summarise(values, metrics, **options, queries=queries, missing=found.nan_scores)
+    return replace(result, about=f"The value of a query is the mean over its lists ({len(data):,} lists)")
 
 
 def conventions_of(metric: Metric, text: bool) -> dict[str, str]:

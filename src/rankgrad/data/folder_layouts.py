@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankgrad.data.benchmarks import FOLD_PARTS
+from rankgrad.data.cache import MANIFEST
 from rankgrad.data.tables.files import ENDINGS as TABLES
 from rankgrad.errors import bad_value
 
@@ -36,8 +37,8 @@ def find_files(folder: Path, *, fold: int | None = None, depth: int = 0, needs_t
     (`trainingset.txt`, ... in OHSUMED), or `S1.txt` to `S5.txt`. Without `fold`, the files are `train.txt`, `vali.txt`
     and `test.txt` (`set1.train.txt`, ... in Yahoo). The validation file may also be called `valid.txt`, `val.txt`,
     `validation.txt` or `dev.txt`. This file is optional. The test file is optional if `needs_test` is False. Every file
-    may be plain, `.gz` or `.xz`, or a table such as `train.csv` or `train.parquet`. Names may be in upper or lower
-    case. Two files of one split are an error.
+    may be plain, `.gz` or `.xz`, or a table such as `train.csv` or `train.parquet`, or a cache, which is a folder
+    `train`. Names may be in upper or lower case. Two files of one split are an error.
     """
     for here in folders(folder, depth):
         found = _splits_in(here) if fold is None else _fold_in(here, fold)
@@ -90,8 +91,13 @@ def _splits_in(folder: Path) -> SplitFiles | None:
 def _files_in(folder: Path) -> dict[str, Path]:
     try:
         with os.scandir(folder) as entries:
-            # Spark writes a Parquet table as a folder `train.parquet`.
-            return {e.name.lower(): Path(e.path) for e in entries if e.is_file() or e.name.lower().endswith(".parquet")}
+            # Spark writes a Parquet table as a folder `train.parquet`; a cache is a folder `train`.
+            paths = {e.name.lower(): Path(e.path) for e in entries}
+            return {
+                name: path
+                for name, path in paths.items()
+                if path.is_file() or name.endswith(".parquet") or (path / MANIFEST).is_file()
+            }
     except PermissionError:
         return {}
 

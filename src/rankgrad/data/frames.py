@@ -2,22 +2,27 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rankgrad.data.cache import with_columns
 from rankgrad.data.categories import encode, find_categories
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.sparse_rows import Features, is_sparse
-from rankgrad.data.tables.columns import Columns, choose
+from rankgrad.data.tables.columns import choose
 from rankgrad.data.tables.errors import FILL_ADVICE, TEXT_ADVICE, some, warn_infinite
 from rankgrad.data.tables.reader import read_table
 from rankgrad.errors import bad_type, bad_value, name_settings
-from rankgrad.group_rows import group_offsets, group_rows
+from rankgrad.group_rows import GroupedRows, group_offsets, lists_of_rows
 from rankgrad.ids import document_ids, exact_values
+from rankgrad.roles import ColumnNames, Columns
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def from_arrays(
@@ -29,6 +34,8 @@ def from_arrays(
     docids: ArrayLike | None = None,
     missing: float | Literal["error", "nan"] = "error",
     name: str = "",
+    list_id: ArrayLike | None = None,
+    training_columns: Mapping[str, ArrayLike] | None = None,
 ) -> tuple[Dataset, NDArray[np.int64]]:
     """Convert NumPy arrays to a data set; also return the original row of each document.
 
@@ -41,12 +48,16 @@ def from_arrays(
         missing: number that replaces NaN and infinities in the features; with `"nan"`, these values become NaN, and
             with `"error"`, they are an error.
         name: name of the data set.
+        list_id: list id of each row, `(rows,)`, next to `qid`, for queries with several lists, such as sessions.
+        training_columns: values of further columns, `(rows,)` each, by name: see `Dataset.columns`.
 
     Example:
         >>> data, rows = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], qid=[7, 5, 7])
         >>> data.features.ravel(), data.qids, rows
         (array([1., 3., 2.], dtype=float32), array([7, 5]), array([0, 2, 1]))
     """
+    if list_id is not None and qid is None:
+        bad_value("qid", "be given with list_id", None)
     if (qid is None) == (group is None):
         bad_value("exactly one of qid and group", "be given", "neither" if qid is None else "both")
     features = _matrix(X)
@@ -55,20 +66,26 @@ def from_arrays(
     if features.shape[0] != rows:
         bad_value("X", f"have one row per label, ({rows}, f)", features.shape)
     if qid is None:
-        order, offsets = np.arange(rows), group_offsets(group, rows)
-        qids: NDArray[Any] = np.arange(len(offsets) - 1)
+        offsets = group_offsets(group, rows)
+        lists = GroupedRows(None, offsets, np.arange(len(offsets) - 1), None, 0)
     else:
-        order, offsets, qids = group_rows(qid)
-        if len(order) != rows:
-            bad_value("qid", f"have one query id per row, ({rows},)", order.shape)
+        lists = lists_of_rows(qid, list_id)
+        if lists.offsets[-1] != rows:
+            bad_value("qid", f"have one query id per row, ({rows},)", (int(lists.offsets[-1]),))
     ids = None if docids is None else row_ids(docids, rows)
     if is_sparse(features):
         features.data[:] = _fill(features.data[:, None], missing, ["a sparse matrix"])[:, 0]
     else:
         features = _fill(features, missing, [f"column {column}" for column in range(features.shape[1])])
-    if not np.array_equal(order, np.arange(rows)):
-        features, labels, ids = features[order], labels[order], None if ids is None else ids[order]
-    return Dataset(features, labels, offsets, qids, ids, name), order
+    known = {
+        column: _labels(np.asarray(values), f"training column {column!r}", -np.inf)
+        for column, values in (training_columns or {}).items()
+    }
+    own = {"list_ids": lists.list_ids, "columns": known or None}
+    data = Dataset(features, labels, lists.offsets, lists.qids, ids, name, **own)
+    if lists.source is not None:
+        data = data.take_rows(lists.source, lists.offsets)
+    return data, lists.order
 
 
 def row_ids(docids: Any, rows: int) -> NDArray[np.str_]:
@@ -87,16 +104,10 @@ def row_ids(docids: Any, rows: int) -> NDArray[np.str_]:
 def from_frame(
     frame: Any,
     *,
-    label: str | None = None,
-    qid: str | None = None,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    docid: str | None = None,
-    weight: str | None = None,
-    categorical: Sequence[str] = (),
     regroup: bool = True,
     missing: float | Literal["error", "nan"] = "error",
     name: str = "",
+    **columns: "Unpack[ColumnNames]",
 ) -> Dataset:
     """Convert a pandas data frame, a polars data frame or an Arrow table to a data set. Rows may be in any order.
 
@@ -104,20 +115,12 @@ def from_frame(
 
     Args:
         frame: table with one row per document.
-        label: column of the labels; None for a column named `label`, `relevance`, `grade` or `rel`.
-        qid: column of the query ids; None for a column named `qid`, `query_id`, `queryid` or `query`.
-        features: names or patterns (`"bm25*"`) of the feature columns, which must be numeric; None for all numeric
-            columns that have no other purpose.
-        drop: names or patterns of columns that are not features.
-        docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`.
-            Document ids are optional.
-        weight: column of the document weights; None for no weights.
-        categorical: names or patterns of the categorical features, which may be columns of text. Columns of a
-            categorical type are always categorical.
         regroup: True to group the rows by query; with False, a query whose rows are not consecutive is an error.
         missing: number that replaces nulls, NaN and infinities in the features; with `"nan"`, these values become NaN,
             and with `"error"`, they are an error.
         name: name of the data set.
+        columns: columns of the frame, such as `label="grade"` and `drop=["price"]`: the arguments of
+            `rankgrad.data.Columns`.
 
     Example:
         >>> import pandas as pd
@@ -126,23 +129,23 @@ def from_frame(
         Dataset(lists=2, documents=3, features=1)
     """
     table = _Table(frame)
-    wanted_features = None if features is None else tuple(features)
-    given = Columns(label, qid, wanted_features, tuple(drop), docid, weight, tuple(categorical))
+    given = Columns(**columns)
     numeric = {column: table.is_numeric(column) for column in table.columns}
     chosen = choose(given, numeric, typed=[column for column in table.columns if table.is_categorical(column)])
-    if features is None and (text := [column for column in chosen.unused if not table.is_numeric(column)]):
+    if given.features is None and (text := [column for column in chosen.unused if not table.is_numeric(column)]):
         warnings.warn(f"columns without numbers are not features: {some(text)}" + TEXT_ADVICE, stacklevel=2)
-    label, wanted = str(chosen.label), chosen.features
-    for role, column in (("label", label), ("qid", chosen.qid)):
-        if nulls := table.nulls(column):
+    wanted = chosen.features
+    for role in ("label", "qid", "list_id"):
+        if (column := chosen.by_role.get(role)) is not None and (nulls := table.nulls(column)):
             bad_value(role, f"have a value in every row of {column!r}", f"{nulls} nulls")
-    order, offsets, qids = group_rows(table.frame[chosen.qid])
+    lists = lists_of_rows(*(table.frame[column] for column in chosen.list_keys))
+    order = lists.order
     if not regroup and (scattered := np.flatnonzero(np.diff(order) != 1)).size:
-        row = int(order[scattered[0] + 1])
+        row, what = int(order[scattered[0] + 1]), "query" if lists.list_ids is None else "list"
         bad_value(
             "qid",
-            name_settings("have consecutive rows for each query (or pass {regroup=True})"),
-            f"a query that occurs again in row {row}",
+            name_settings(f"have consecutive rows for each {what} (or pass {{regroup=True}})"),
+            f"a {what} that occurs again in row {row}",
         )
     x = np.empty((len(order), len(wanted)), dtype=np.float32)
     codes = {}
@@ -154,39 +157,45 @@ def from_frame(
         # Values beyond the range of float32 become infinite; `_fill` reports or replaces them.
         with np.errstate(over="ignore"):
             x[:, j] = table.numbers(column)[order]
-    labels = _labels(table.numbers(label))[order]
-    ids = None if chosen.docid is None else document_ids(table.frame[chosen.docid])[order]
-    weights = None if chosen.weight is None else _labels(table.numbers(chosen.weight), "weights")[order]
-    rows = None if np.array_equal(order, np.arange(len(order))) else order
+    # The error about a label names labels, as the error about an array of labels does.
+    numbers = {
+        name: _labels(table.numbers(column), name if least == 0 else f"training column {column!r}", least)[order]
+        for name, (column, least) in chosen.numbers.items()
+    }
+    docid = chosen.by_role.get("docid")
+    ids = None if docid is None else document_ids(table.frame[docid])[order]
     names = tuple(map(str, wanted))
     x[:, [*codes]] = 0.0
     x = _fill(x, missing, wanted)
     for j, (categories, values) in codes.items():
         x[:, j] = encode(values, categories, names[j])
     found = {j: categories for j, (categories, _) in codes.items()} or None
-    data = Dataset(x, labels, offsets, qids, ids, name, feature_names=names, weights=weights, rows=rows)
-    return replace(data, categories=found)
+    return Dataset(
+        x,
+        **with_columns(numbers, chosen.training),
+        offsets=lists.offsets,
+        qids=lists.qids,
+        list_ids=lists.list_ids,
+        docids=ids,
+        name=name,
+        feature_names=names,
+        rows=None if lists.source is None else order,
+        categories=found,
+    )
 
 
 def read_parquet(
-    path: str | os.PathLike[str],
-    *,
-    label: str | None = None,
-    qid: str | None = None,
-    regroup: bool = True,
-    name: str | None = None,
-    **options: Any,
+    path: str | os.PathLike[str], *, regroup: bool = True, name: str | None = None, **options: Any
 ) -> Dataset:
     """Read a data set from a Parquet file or from a folder of Parquet files. Rows may be in any order.
 
     Args:
         path: path of a Parquet file, or of a folder of Parquet files.
-        label, qid: columns of labels and query ids, as in `read_table`.
         regroup: as in `read_table`, but True by default.
         name: name of the data set; None for the name of the file.
-        options: other arguments of `read_table`.
+        options: columns of the table and other arguments of `read_table`.
     """
-    data = read_table(path, label=label, qid=qid, regroup=regroup, format="parquet", **options)
+    data = read_table(path, regroup=regroup, format="parquet", **options)
     return data if name is None else replace(data, name=name)
 
 
@@ -253,13 +262,14 @@ def _matrix(X: ArrayLike) -> Features:
         return x.astype(np.float32, copy=False)
 
 
-def _labels(y: NDArray[Any], name: str = "labels") -> NDArray[np.float32]:
+def _labels(y: NDArray[Any], name: str = "labels", least: float = 0.0) -> NDArray[np.float32]:
     if y.ndim != 1:
         bad_value(name, "have one dimension, (rows,)", y.shape)
     if y.dtype.kind not in "fiub":
         bad_type(name, "be numbers", y.dtype)
-    if len(y) and not (np.isfinite(y).all() and y.min() >= 0):
-        bad_value(name, "be finite and at least 0", y[~(np.isfinite(y) & (y >= 0))][0])
+    if len(y) and not (np.isfinite(y).all() and y.min() >= least):
+        must = "be finite and at least 0" if least == 0 else "be finite"
+        bad_value(name, must, y[~(np.isfinite(y) & (y >= least))][0])
     return y.astype(np.float32)
 
 

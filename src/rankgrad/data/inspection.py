@@ -88,8 +88,7 @@ def inspect(data: Splits | Dataset) -> Inspection:
     if isinstance(data, Dataset):
         parts = {data.name or "data": data}
     elif isinstance(data, Splits):
-        named = {"train": data.train, "validation": data.validation, "test": data.test}
-        parts = {name: part for name, part in named.items() if part is not None}
+        parts = data.parts()
     else:
         bad_type("data", "be a Dataset or Splits", type(data).__name__)
     scans = {name: scan(part) for name, part in parts.items()}

@@ -8,33 +8,19 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from rankgrad.data.benchmarks import BENCHMARKS, BenchmarkFacts
 from rankgrad.data.benchmarks import verify as verify_facts
-from rankgrad.data.dataset import Dataset, Splits
-from rankgrad.data.folder_layouts import SPLITS, SplitFiles, find_files, folders, has_folds
-from rankgrad.data.memory_limits import refuse_sparse, too_sparse
-from rankgrad.data.read_summary import ReadSummary
-from rankgrad.data.sparse_rows import widen
+from rankgrad.data.dataset import Splits
+from rankgrad.data.folder_layouts import SplitFiles, find_files, folders, has_folds
+from rankgrad.data.split_reader import SplitReader, TableForm
 from rankgrad.data.splitting import hold_out
-from rankgrad.data.tables.columns import Columns
 from rankgrad.data.tables.files import format_of
-from rankgrad.data.tables.reader import read_columns
 from rankgrad.errors import MissingFile, Problem, Problems, bad_value, mistyped, name_settings, one_of
 from rankgrad.option_checks import fit_options
+from rankgrad.roles import Columns
 from rankgrad.spec import no_cutoff, show, spell
-
-
-class TableForm(NamedTuple):
-    """Columns of the tables in a folder that `load` reads."""
-
-    columns: Columns  # columns that the user named
-    feature_names: Sequence[str] | None  # features of a model; None for the features of the training table
-    categories: (
-        Mapping[str, tuple[str, ...]] | None
-    )  # categories of a model, by column name; None for the categories of the training table
-
 
 GENERATED = ("synthetic", "web30k-shape")
 TEXT = "text"
@@ -81,8 +67,9 @@ def load(
         name: name of a set in `datasets()`, in upper or lower case; or a spec of a generated set, such as
             `synthetic:lists=200,seed=1`; or the path of a folder. The folder contains `train.txt`, and may contain
             `vali.txt` (or `valid`, `val`, `validation`, `dev`) and `test.txt`; an absent part is None in the result.
-            The files may also be tables: `train.csv`, `train.parquet`, ... A text data set is
-            `text:path=FOLDER,depth=100`; its options are the fields of `rankgrad.text.data_spec.TextSource`.
+            The files may also be tables: `train.csv`, `train.parquet`, ..., or caches: `train`, `vali`, `test`. A text
+            data set is `text:path=FOLDER,depth=100`; its options are the fields of
+            `rankgrad.text.data_spec.TextSource`.
         fold: number of the fold, 1 to 5, for sets with folds.
         root: folder that contains the benchmark sets; with None, the folder in the environment variable
             `RANKGRAD_DATA`, or the current folder if this variable is not set.
@@ -119,7 +106,8 @@ def load(
     with warnings.catch_warnings():
         if facts.missing != "error":  # the set marks missing values by a number that is too large for float32
             warnings.filterwarnings("ignore", ".*infinite values, which are counted as missing", UserWarning)
-        splits = _read(files, title, cache, fill, facts.features if facts.sparse else None, regroup, sparse, verify)
+        reader = SplitReader(files, title, cache, fill, regroup, sparse, verify)
+        splits = reader.letor(facts.features if facts.sparse else None)
     verify_facts(facts, splits, fold=fold)
     return hold_out(splits, facts.holdout if holdout is None else holdout, seed)
 
@@ -278,96 +266,17 @@ def _load_folder(
 ) -> Splits:
     files, name = _folder_files(folder, fold), folder.resolve().name
     title, fill = f"{name} fold {fold}" if fold else name, "error" if missing is None else missing
-    tables = {path: format_of(path) is not None for part in SPLITS for path in getattr(files, part)}
-    if not any(tables.values()):
+    reader = SplitReader(files, title, cache, fill, regroup, sparse, verify)
+    paths = [path for each in reader.paths.values() for path in each]
+    tables = [format_of(path) is not None for path in paths]
+    if not any(tables):
         if replace(form.columns, categorical=()):
             bad_value("columns", f"be empty, because {folder} contains no table", form.columns)
-        return _read(files, title, cache, fill, None, regroup, sparse, verify)
-    if not all(tables.values()):
+        if not any(path.is_dir() for path in paths):
+            return reader.letor()
+        if all(path.is_dir() for path in paths):
+            return reader.caches()
+    if not all(tables):
         must = "contain tables only, or LETOR text only"
-        bad_value(str(folder), must, " and ".join(path.name for path in tables))
-    return _read_tables(files, title, cache, fill, regroup, form, verify)
-
-
-def _read_tables(
-    files: SplitFiles,
-    title: str,
-    cache: Any,
-    missing: float | Literal["error", "nan"],
-    regroup: bool,
-    form: TableForm,
-    verify: bool,
-) -> Splits:
-    """Load the tables of a folder. All splits have the features of the training table or, with `form`, of a model."""
-    parts: dict[str, Dataset | None] = dict.fromkeys(SPLITS)
-    names, categories = form.feature_names, form.categories
-    for split in SPLITS:
-        if paths := getattr(files, split):
-            place = None if cache is None else Path(cache) / title.replace(" ", "-") / split
-            options: dict[str, Any] = {"model": names, "categories": categories, "regroup": regroup, "verify": verify}
-            data = read_columns(paths, form.columns, missing=missing, cache=place, **options)
-            names, found = data.feature_names, data.categories or {}
-            categories = {data.feature_names[column]: values for column, values in found.items()}  # type: ignore[index]
-            parts[split] = replace(data, name=f"{title} {split}")
-    assert parts["train"] is not None
-    return Splits(parts["train"], parts["validation"], parts["test"], title)
-
-
-def _read(
-    files: SplitFiles,
-    title: str,
-    cache: Any,
-    missing: float | Literal["error", "nan"],
-    width: int | None,
-    regroup: bool,
-    sparse: bool,
-    verify: bool,
-) -> Splits:
-    sizes: dict[str, int] = {}
-    options = (title, cache, missing, width, regroup, sparse, verify, sizes)
-    parts = {split: _read_split(files, split, *options) for split in SPLITS}
-    # The number of features of a sparse file is its largest id. All splits get the maximum of these numbers.
-    widest = max(part.features.shape[1] for part in parts.values() if part is not None)
-    for split, part in parts.items():
-        if part is not None and part.features.shape[1] < widest:
-            if sparse:
-                parts[split] = replace(part, features=widen(part.features, widest))
-                continue
-            if too_sparse(len(part.labels), widest, sizes[split]):
-                raise refuse_sparse(getattr(files, split)[0], None, len(part.labels), widest)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # the same warnings as in the first reading
-                parts[split] = _read_split(files, split, title, cache, missing, widest, regroup, sparse, verify, sizes)
-    train = parts["train"]
-    assert train is not None
-    return Splits(train, parts["validation"], parts["test"], title)
-
-
-def _read_split(
-    files: SplitFiles,
-    split: str,
-    title: str,
-    cache: Any,
-    missing: float | Literal["error", "nan"],
-    width: int | None,
-    regroup: bool,
-    sparse: bool,
-    verify: bool,
-    sizes: dict[str, int],
-) -> Dataset | None:
-    from rankgrad.data.letor.reader import read_letor
-
-    paths = getattr(files, split)
-    if not paths:
-        return None
-    place = None
-    if cache is not None:
-        # The width is part of the name. Otherwise, loads with two widths would replace each other's cache.
-        place = Path(cache) / title.replace(" ", "-") / (split if width is None else f"{split}-{width}")
-
-    def note(summary: ReadSummary) -> None:
-        sizes[split] = summary.bytes
-
-    options: dict[str, Any] = {"features": width, "regroup": regroup, "missing": missing, "sparse": sparse}
-    data = read_letor(paths, verify=verify, cache=place, report=note, **options)
-    return replace(data, name=f"{title} {split}")
+        bad_value(str(folder), must, " and ".join(path.name for path in paths))
+    return reader.tables(form)

@@ -18,15 +18,16 @@ Lists = NDArray[np.int64]
 def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
     """Choose lists to hold out, by seed and query id. Return the indices of the training and the held-out lists.
 
-    The lists are sorted by a hash of the seed and the query id, and the first lists are held out. So the choice does
-    not depend on the order of the lists, and it changes little if lists are added. The share is the same for lists in
-    which labels differ and for other lists, such as lists without a relevant document. So a metric of the held-out
-    lists is comparable with its value on new lists. The numbers of lists are rounded. At least one list remains for
-    training. No list is held out if no list with different labels would be: every order of the others is equally good.
+    The queries are sorted by a hash of the seed and the query id, and the first queries are held out, with all their
+    lists. So a query is never split, and the choice does not depend on the order of the lists, and it changes little if
+    lists are added. The share is the same for queries with a list in which labels differ and for other queries, such as
+    queries without a relevant document. So a metric of the held-out lists is comparable with its value on new lists.
+    The numbers of queries are rounded. At least one query remains for training. No query is held out if no list with
+    different labels would be: every order of the others is equally good.
 
     Args:
         data: training lists.
-        share: share of the lists to hold out; at least 0 and below 1.
+        share: share of the queries to hold out; at least 0 and below 1.
         seed: random seed of the choice.
 
     Example:
@@ -39,14 +40,16 @@ def held_out(data: Dataset, share: float, seed: int) -> tuple[Lists, Lists]:
         array([7, 5])
     """
     check_share(share)
-    everything, differ = np.arange(len(data)), lists_with_different_labels(data)
+    first = data.first_lists
+    queries, differ = np.unique(first), np.unique(first[lists_with_different_labels(data)])
     chosen = differ[:0]
-    for lists in (differ, np.setdiff1d(everything, differ)):
-        count = min(round(share * len(lists)), len(data) - len(chosen) - 1)
+    for some in (differ, np.setdiff1d(queries, differ)):
+        count = min(round(share * len(some)), len(queries) - len(chosen) - 1)
         if count < 1:
             break
-        chosen = np.concatenate([chosen, query_order(data, lists, seed)[:count]])
-    return np.setdiff1d(everything, chosen), np.sort(chosen)
+        chosen = np.concatenate([chosen, query_order(data, some, seed)[:count]])
+    held = np.isin(first, chosen)
+    return np.flatnonzero(~held), np.flatnonzero(held)
 
 
 def query_order(data: Dataset, lists: Lists, seed: int) -> Lists:

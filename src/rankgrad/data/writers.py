@@ -19,7 +19,9 @@ from rankgrad.data.dataset import Dataset
 from rankgrad.data.letor.errors import LONGEST_ID
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import bad_value
+from rankgrad.group_rows import origins
 from rankgrad.ids import document_ids, query_ids
+from rankgrad.roles import ROLES
 
 _BLOCK = 1 << 20  # number of values of LETOR text that are formatted at a time
 _ROW_GROUP = 1 << 23  # number of features in a row group of Parquet: 32 MB
@@ -74,9 +76,9 @@ def write_letor(dataset: Dataset, path: str | os.PathLike[str]) -> None:
 def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     """Write a data set as a Parquet file with one row per document.
 
-    The first columns are `label`, `qid` and, if the data set has document ids or weights, `docid` and `weight`. Then
-    there is one column per feature, with the name of the feature, or `f1`, `f2`, ... A row group contains complete
-    lists and has about 32 MB. This function needs pyarrow (extra `frames`).
+    The first columns are `label`, `qid` and, if the data set has them, `docid`, `weight`, `list_id` and the columns
+    that are used in training only. Then there is one column per feature, with the name of the feature, or `f1`, `f2`,
+    ... A row group contains complete lists and has about 32 MB. This function needs pyarrow (extra `frames`).
 
     Args:
         dataset: lists to write; a list without documents is an error.
@@ -89,13 +91,14 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
         raise ModuleNotFoundError("write_parquet needs pyarrow: pip install 'rankgrad[frames]'") from error
     path = Path(path)
     _check_rows(dataset, "Parquet")
-    weights = dataset.weights
-    ids = query_ids(dataset.qids, "query ids")
-    docids = None if dataset.docids is None else document_ids(dataset.docids, "document ids")
-    text = ids.dtype.kind not in "iu"
-    types = {"label": pa.float32(), "qid": pa.string() if text else pa.int64()}
-    types |= {} if docids is None else {"docid": pa.string()}
-    types |= {} if weights is None else {"weight": pa.float32()}
+    given = {role.name: (role, values) for role in ROLES if (values := getattr(dataset, role.values)) is not None}
+    found = {name: np.asarray(values, np.float32) for name, values in (dataset.columns or {}).items()}
+    for name, (role, values) in given.items():
+        read = query_ids if role.of_lists else document_ids
+        found[name] = np.asarray(values, np.float32) if role.numbers else read(values, f"{role.title} ids")
+    found = {name: found[name] for name in (*given, *found)}
+    kinds = {"f": pa.float32(), "i": pa.int64(), "u": pa.int64()}
+    types = {name: kinds.get(values.dtype.kind, pa.string()) for name, values in found.items()}
     names = _feature_names(dataset)
     if taken := [name for name in names if name in types]:
         bad_value("feature_names", f"differ from the columns {', '.join(types)}", repr(taken[0]))
@@ -103,15 +106,19 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     clear_leftovers(path.parent, path.name)
     with writing(path) as file, naming(path), parquet.ParquetWriter(file, schema) as writer:
         for rows, lists in _row_groups(dataset):
-            qids = np.repeat(ids[lists], dataset.lengths[lists])
-            columns: list[Any] = [np.asarray(dataset.labels[rows], dtype=np.float32), qids]
-            columns += [] if docids is None else [docids[rows]]
-            columns += [] if weights is None else [np.asarray(weights[rows], dtype=np.float32)]
+            columns: list[Any] = [
+                np.repeat(values[lists], dataset.lengths[lists])
+                if name in given and given[name][0].of_lists
+                else values[rows]
+                for name, values in found.items()
+            ]
             columns += list(np.ascontiguousarray(dataset.features[rows].T, dtype=np.float32))
             # pyarrow cuts a text of NumPy at its first NUL character, but not a text of Python.
             columns = [column.tolist() if column.dtype.kind == "U" else column for column in columns]
             arrays = [pa.array(column, type=each.type) for column, each in zip(columns, schema, strict=True)]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=max(1, len(qids)))
+            writer.write_table(
+                pa.Table.from_arrays(arrays, schema=schema), row_group_size=max(1, rows.stop - rows.start)
+            )
 
 
 def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
@@ -131,22 +138,24 @@ def write_cache(dataset: Dataset, folder: str | os.PathLike[str]) -> None:
         Dataset(lists=1, documents=2, features=1)
     """
     begun = time.perf_counter()
-    kinds = {"features": np.float32, "labels": np.float32, "offsets": np.int64, "weights": np.float32, "rows": np.int64}
     with caches.writing_cache(Path(folder)) as writer:
-        for name in caches.ARRAYS:
-            array = getattr(dataset, name)
+        names = [*(dataset.columns or {})]
+        arrays = {name: getattr(dataset, name) for name in caches.ARRAYS}
+        arrays |= zip(caches.column_arrays(names), (dataset.columns or {}).values(), strict=True)
+        for name, array in arrays.items():
             if array is None:
                 continue
-            array = query_ids(array, "query ids") if name == "qids" else array
-            dtype: Any = kinds.get(name, np.int64 if name == "qids" and array.dtype.kind in "iu" else np.str_)
-            if dtype is np.str_:
+            kinds: list[Any] = caches.kinds_of(name)
+            if kinds == ["i8", "U"]:
+                array = query_ids(array, "query ids" if name == "qids" else "list ids")
+            if kinds[-1] == "U" and not ("i8" in kinds and array.dtype.kind in "iu"):
                 array = array.astype(np.str_, copy=False)
-                dtype = array.dtype
-            writer.new(name, array.shape, dtype)[:] = array
+                kinds = [array.dtype]
+            writer.new(name, array.shape, np.dtype(kinds[0]))[:] = array
         documents, features = dataset.features.shape
         lists, seconds = len(dataset), time.perf_counter() - begun
         summary = ReadSummary((dataset.name,), 0, documents, documents, lists, features, 0, 0, seconds=seconds)
-        writer.finish(dataset.name, {}, [], summary, dataset.feature_names)
+        writer.finish(dataset.name, {}, [], summary, dataset.feature_names, names, dataset.categories)
 
 
 def _row_groups(dataset: Dataset) -> Iterator[tuple[slice, slice]]:
@@ -164,9 +173,9 @@ def _check_rows(dataset: Dataset, form: str) -> None:
     if len(empty := np.flatnonzero(dataset.lengths == 0)):
         got = f"no documents for query {dataset.qids[empty[0]]}"
         bad_value("dataset", f"have at least one document per list to be written as {form}", got)
-    ids, counts = np.unique(dataset.qids.astype(np.str_), return_counts=True)
-    if len(counts) and counts.max() > 1:
-        got = f"{counts.max()} lists with the id {ids[counts.argmax()]}"
+    counts = np.bincount(origins(dataset.qids.astype(np.str_), dataset.list_ids if form == "Parquet" else None))
+    if counts.max(initial=0) > 1:
+        got = f"{counts.max()} lists with the id {dataset.qids[counts.argmax()]}"
         bad_value("dataset", f"have a different query id for each list to be written as {form}", got)
 
 

@@ -22,7 +22,7 @@ from rankgrad.models.auto.stored_lists import joined
 from rankgrad.models.registry import load
 from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Pool, Runner, run_in_this_process
-from rankgrad.training.settings import check_number
+from rankgrad.settings.schema import check_number, store
 
 _NEEDS_LISTS = "be given, because an ensemble standardises scores per list"
 
@@ -81,20 +81,7 @@ class AutoRanker(RowRanker):
         out: str | os.PathLike[str] | None = None,
         verbose: bool = False,
     ) -> None:
-        self.minutes = minutes
-        self.trials = trials
-        self.metric = metric
-        self.folds = folds
-        self.single = single
-        self.max_latency = max_latency
-        self.distil = distil
-        self.memory = memory
-        self.jobs = jobs
-        self.seed = seed
-        self.missing = missing
-        self.categorical = categorical
-        self.out = out
-        self.verbose = verbose
+        store(self, locals())
 
     def fit(
         self,
@@ -103,28 +90,31 @@ class AutoRanker(RowRanker):
         *,
         qid: Any = None,
         group: Any = None,
+        list_id: Any = None,
         sample_weight: Any = None,
         eval_set: Any = None,
         eval_qid: Any = None,
         eval_group: Any = None,
+        eval_list_id: Any = None,
     ) -> "AutoRanker":
         """Fit the estimator: search for the best ranker for labelled lists.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
-            qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
+            qid, group, list_id: query id per row, length of each list, list id per row, as in `rankgrad.Ranker.fit`.
             sample_weight: weights of the rows, `(rows,)`; candidates whose loss takes no weights are not tried.
-            eval_set, eval_qid, eval_group: more labelled lists, which are added to the training lists. The search uses
-                cross-validation: some models are trained on a list, and the other models are evaluated on this list.
+            eval_set, eval_qid, eval_group, eval_list_id: more labelled lists, which are added to the training lists.
+                The search uses cross-validation: some models are trained on a list, and the other models are evaluated
+                on this list.
         """
         begun = now()
         settings, final = self._settings(), FinalSettings(self.single, self._latency(), self.distil)
         final.check()
         self.__dict__.pop("model_", None)
-        data, rows = self._lists(X, y, qid, group, reset=True)
+        data, rows = self._lists(X, y, qid, group, list_id, reset=True)
         if sample_weight is not None:
             data = replace(data, weights=row_weights(sample_weight, rows))
-        more = self._validation(eval_set, eval_qid, eval_group)
+        more = self._validation(eval_set, eval_qid, eval_group, eval_list_id)
         if more is not None and (group is not None or eval_group is not None):  # such lists have no query ids
             more = replace(more, qids=np.array([f"eval_set {number}" for number in range(len(more))]))
         data = joined(data, more)

@@ -21,6 +21,7 @@ from rankgrad.models.blend import KIND, BlendModel, check_blend_loss, fit_weight
 from rankgrad.models.calibration import read_calibration, write_calibration
 from rankgrad.models.folder import CONFIG, check_no_run, read_config
 from rankgrad.models.protocol import Contributions, TrainedModel
+from rankgrad.settings.schema import store
 from rankgrad.trees import TreeRanker
 from rankgrad.trees.model import KIND as TREES
 
@@ -51,15 +52,15 @@ class Blend(RowRanker):
     """Estimator that `blend` returns. `fit` sets `model_` and `weights_` (one weight per ranker, at least 0, sum 1)."""
 
     def __init__(self, rankers: Sequence[Any], *, loss: str = "xe_ndcg", even: float = 0.1) -> None:
-        self.rankers = rankers
-        self.loss = loss
-        self.even = even
+        store(self, locals())
 
     @property
     def _takes_nan(self) -> bool:  # type: ignore[override]
         return all(_takes_nan(ranker) for ranker in self.rankers)
 
-    def fit(self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None) -> "Blend":
+    def fit(
+        self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None, list_id: Any = None
+    ) -> "Blend":
         """Fit the weights of a blend on labelled lists. The rankers do not change. For arguments, see `Ranker.fit`."""
         loss = check_blend_loss(self.loss, self.even)
         if not self.rankers:
@@ -71,7 +72,7 @@ class Blend(RowRanker):
             each.feature_names_in_ for each in self.rankers if getattr(each, "feature_names_in_", None) is not None
         ]
         X = in_order_of(X, names[0] if names else None)
-        data, rows = super()._lists(X, y, qid, group, reset=True)
+        data, rows = super()._lists(X, y, qid, group, list_id, reset=True)
         data = _with_caller(data, X, rows)
         weights = None
         if sample_weight is not None:

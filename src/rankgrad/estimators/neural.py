@@ -17,52 +17,33 @@ from rankgrad.data.preprocessing.pipeline import StandardisePerQuery
 from rankgrad.data.sparse_rows import rows_per_block
 from rankgrad.errors import bad_value
 from rankgrad.estimators.rows import RowRanker, hold_out_rows, with_weights
-from rankgrad.losses.custom import as_loss
 from rankgrad.metrics import Metric
 from rankgrad.models.folder import CONFIG, read_config
 from rankgrad.models.registry import kind_named
 from rankgrad.run import Callback
 from rankgrad.run.log import LOG
+from rankgrad.settings.schema import Checked, check_share, documented, store
 from rankgrad.training import Model, Settings
 
 _ROWS = 65_536  # number of documents per block, if a score does not depend on the other documents
 
 
+@documented(Settings)
 class Ranker(RowRanker):
     """Fit a neural ranker on rows with query ids, and predict one score per row.
 
     Args:
-        model, loss, metric: specs, `name[@k][:key=value,...]` (`rankgrad list` prints the names), or custom objects:
-            for `model` a network, for `loss` a function or module, for `metric` a function of the scores and labels of
-            a list. `fit` copies the objects.
-        preprocess: preprocessing steps, which are fitted on the training lists: `log1p`, `standardise`, `quantile`, ...
-        missing: treatment of NaN in X: `"error"`, `"zero"`, `"mean"` (mean of the column in the training lists) or
-            `"indicator"` (the mean, and one more column that marks missing values).
+        model: ranker: a spec, `name[:key=value,...]`, of a network (mlp, linear, context_aware, attsets, attention_mil,
+            dasalc) or of a preset, or a custom network. `fit` copies it, and also custom losses and metrics.
+        loss: spec of a loss, `name[@k][:key=value,...]`, or a function or module.
+        metric: validation metric, which selects the epoch: a spec, or a function of the scores and labels of a list.
         categorical: names or positions of categorical columns, which may contain text. Columns of a categorical data
             type need not be listed. Each category has a trained vector. A category that does not occur in the training
             data is treated as a missing value.
-        epochs: maximum number of passes over the training lists.
-        batch_size: number of lists per batch.
-        batch_documents: number of documents per batch, instead of `batch_size`; None to use `batch_size`.
-        list_size: maximum length of training lists; each epoch uses a random part of a longer list. None for no limit.
-        optimiser: spec of the optimiser: adagrad, adam, adamw, nadam, radam, rmsprop or sgd.
-        lr: learning rate.
-        weight_decay: weight decay of the network; it does not apply to parameters of a loss.
-        loss_lr: learning rate of the loss's parameters; None to use `lr`.
-        schedule: spec of the learning rate schedule: constant, cosine, step or plateau.
-        warmup: number of epochs in which the learning rate rises from 0.
-        clip: maximum norm of the gradient; None for no limit.
-        ema: decay of a moving average of the weights; the model has the averaged weights. 0 for no average.
-        patience: training stops after this number of epochs without a better `metric`; None to train all epochs.
-        seed: random seed of all random choices: weights, order of lists, dropout, held-out lists.
-        device: device of the training, `"auto"`, `"cpu"` or `"cuda"`.
-        precision: precision of the training, `"fp32"`, `"bf16"` or `"fp16"`.
-        data_on: location of the lists during training: `"device"`, `"stream"` (read from a memory map) or `"auto"`.
-        save_steps: number of steps between checkpoints, in addition to the checkpoint after each epoch; needs `out`.
-        trackers: names of trackers (tensorboard, mlflow, wandb), in addition to `log.jsonl`; needs `out`.
         holdout: share of the training lists that `fit` holds out to select the best epoch, if there is no `eval_set`.
             With 0, no list is held out, and the model has the weights of the last epoch.
-        out: new folder, in which `fit` writes checkpoints, log and model; None to write nothing.
+        out: new folder, in which `fit` writes checkpoints, log and model; None to write nothing. The settings
+            `save_steps` and `trackers` need it.
         verbose: True to show a progress bar.
 
     `fit` sets `model_`, `history_` (one row per epoch), `best_epoch_` (from 1), `n_features_in_`, and
@@ -109,34 +90,7 @@ class Ranker(RowRanker):
         out: str | os.PathLike[str] | None = None,
         verbose: bool = False,
     ) -> None:
-        self.model = model
-        self.loss = loss
-        self.preprocess = preprocess
-        self.missing = missing
-        self.categorical = categorical
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.batch_documents = batch_documents
-        self.list_size = list_size
-        self.optimiser = optimiser
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.loss_lr = loss_lr
-        self.schedule = schedule
-        self.warmup = warmup
-        self.clip = clip
-        self.ema = ema
-        self.metric = metric
-        self.patience = patience
-        self.seed = seed
-        self.device = device
-        self.precision = precision
-        self.data_on = data_on
-        self.save_steps = save_steps
-        self.trackers = trackers
-        self.holdout = holdout
-        self.out = out
-        self.verbose = verbose
+        store(self, locals())
 
     def fit(
         self,
@@ -145,10 +99,12 @@ class Ranker(RowRanker):
         *,
         qid: Any = None,
         group: Any = None,
+        list_id: Any = None,
         sample_weight: Any = None,
         eval_set: Any = None,
         eval_qid: Any = None,
         eval_group: Any = None,
+        eval_list_id: Any = None,
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
         resume: bool = False,
@@ -163,10 +119,13 @@ class Ranker(RowRanker):
             y: labels, `(rows,)`, at least 0.
             qid: query id of each row; the rows may be in any order. Exactly one of `qid` and `group` must be given.
             group: number of rows of each list; the rows of a list must be adjacent.
+            list_id: list id of each row, next to `qid`, if queries have several lists, such as sessions. A query is
+                never split between training and held-out lists.
             sample_weight: weights of the rows, `(rows,)`, for losses that take weights.
             eval_set: validation rows `(X, y)`, which select the best epoch and may stop the training early. Only the
                 first pair is used if `eval_set` is a list of pairs.
-            eval_qid, eval_group: `qid` or `group` of the validation rows; one entry per pair if `eval_set` is a list.
+            eval_qid, eval_group, eval_list_id: `qid`, `group` or `list_id` of the validation rows; one entry per pair
+                if `eval_set` is a list.
             callbacks: functions that are called with the row of `history_` after each epoch; if a function returns a
                 true value, the training ends.
             init_model: fitted ranker. Training starts from the weights of this ranker. The preprocessing of this ranker
@@ -174,23 +133,23 @@ class Ranker(RowRanker):
             resume: True to resume from the checkpoint in `out`, if there is one. X, y, `sample_weight` and the settings
                 must be those of the stopped run, except `epochs` and `patience`, which may be larger.
         """
-        settings = self._settings()
+        checked = self._checked_settings()
         if resume and self.out is None:
             bad_value("out", "be the folder of the run if resume is True", None)
         if isinstance(init_model, Ranker):
             check_is_fitted(init_model)
             init_model = init_model.model_
         self.__dict__.pop("model_", None)  # after an error below, nothing of an earlier fit remains
-        data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
+        data, rows = self._lists(X, y, qid, group, list_id, reset=True, init_model=init_model)
         data = with_weights(data, sample_weight, rows)
-        if data.weights is not None and not (loss := as_loss(settings.loss)).takes_weights:
+        if data.weights is not None and not (loss := checked.parts["loss"]).takes_weights:
             bad_value("sample_weight", f"be None for {loss}, which takes no weights", "weights")
-        validation = self._validation(eval_set, eval_qid, eval_group)
+        validation = self._validation(eval_set, eval_qid, eval_group, eval_list_id)
         if validation is None:
-            data, validation = hold_out_rows(data, self.holdout, settings.seed)
+            data, validation = hold_out_rows(data, self.holdout, checked.settings.seed)
         run: dict[str, Any] = {"out": self.out, "resume": resume, "progress": bool(self.verbose)}
         run |= {"callbacks": callbacks, "init_model": init_model}
-        self._take(cast(Model, kind_named("neural").fit(settings, data, validation, **run)))
+        self._take(cast(Model, kind_named("neural").fit(checked, data, validation, **run)))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -252,17 +211,15 @@ class Ranker(RowRanker):
         self.model_, self.history_, self.best_epoch_ = model, model.history, model.metrics.get("epoch")
         self.categories_ = model.categories  # with `init_model`, these are not the categories of X
 
-    def _settings(self) -> Settings:
+    def _checked_settings(self) -> Checked:
         """Check the parameters of the neural estimator, and return them as settings of a training run."""
         given = {name: getattr(self, name) for name in Settings.names()}
         # A search may set NumPy numbers, which cannot be written as JSON.
-        settings = Settings.of({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
-        settings.check()
-        if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
-            bad_value("holdout", "be a number of at least 0 and below 1", repr(self.holdout))
-        if self.out is None and (settings.trackers or settings.save_steps):
+        checked = Settings.checked({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
+        check_share("holdout", self.holdout)
+        if self.out is None and (checked.settings.trackers or checked.settings.save_steps):
             bad_value("out", "be a folder if trackers or save_steps are set", None)
-        return settings
+        return checked
 
     def _score_rows(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         per_query = any(isinstance(step, StandardisePerQuery) for step in self.model_.steps.steps)

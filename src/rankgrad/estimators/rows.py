@@ -65,19 +65,19 @@ class RowRanker(BaseEstimator):
         if "fit" in cls.__dict__:
             cls.fit = with_hints(cls.__dict__["fit"])
 
-    def predict(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float32]:
+    def predict(self, X: Any, qid: Any = None, group: Any = None, list_id: Any = None) -> NDArray[np.float32]:
         """Return one score per row, in the order of the rows. Only scores of the same list can be compared.
 
         Args:
             X: features, `(rows, f)`, as in `fit`; or a sparse matrix of SciPy.
-            qid, group: the lists, as in `fit`. They are needed only if a score depends on the other documents of the
-                list, as with the ranker `context_aware`, the preprocessing `standardise_per_query` and a blend.
+            qid, group, list_id: the lists, as in `fit`. They are needed only if a score depends on the other documents
+                of the list, as with the ranker `context_aware`, the preprocessing `standardise_per_query` and a blend.
         """
         check_is_fitted(self)
         X = self._checked(X)
-        if qid is None and group is None:
+        if qid is None and group is None and list_id is None:
             return self._score_rows(X)
-        data, rows = self._grouped(X, np.zeros(X.shape[0]), qid, group)
+        data, rows = self._grouped(X, np.zeros(X.shape[0]), qid, group, list_id)
         scores = np.empty(len(rows), dtype=np.float32)
         scores[rows] = self.model_.score(data.features, data.offsets)
         return scores
@@ -92,6 +92,7 @@ class RowRanker(BaseEstimator):
         method: str = "platt",
         target: str = "binary",
         threshold: float = 0.0,
+        list_id: Any = None,
     ) -> "RowRanker":
         """Calibrate the estimator: fit functions from scores to probabilities on held-out lists. Return the estimator.
 
@@ -100,29 +101,31 @@ class RowRanker(BaseEstimator):
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)` of lists on which the ranker was not trained.
-            qid, group: the lists, as in `fit`.
+            qid, group, list_id: the lists, as in `fit`.
             method: `"platt"` (logistic) or `"isotonic"`.
             target: `"binary"`: the probability that the label is above `threshold`. `"grade"`: the probability of each
                 grade, and the expected grade.
             threshold: threshold of the labels, for the target `"binary"`.
         """
         check_is_fitted(self)
-        data = self._lists(X, y, qid, group, reset=False)[0]
+        data = self._lists(X, y, qid, group, list_id, reset=False)[0]
         self.model_.calibrate(data, method=method, target=target, threshold=threshold)
         return self
 
     @available_if(_is_calibrated)
-    def predict_calibrated(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float64]:
+    def predict_calibrated(
+        self, X: Any, qid: Any = None, group: Any = None, list_id: Any = None
+    ) -> NDArray[np.float64]:
         """Return one calibrated value per row: the probability of relevance, or the expected grade.
 
         Args:
             X: features, `(rows, f)`.
-            qid, group: lists, as in `predict`.
+            qid, group, list_id: lists, as in `predict`.
         """
-        return calibration_of(self.model_).values(self.predict(X, qid, group))
+        return calibration_of(self.model_).values(self.predict(X, qid, group, list_id))
 
     @available_if(_is_calibrated)
-    def predict_proba(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, qid: Any = None, group: Any = None, list_id: Any = None) -> NDArray[np.float64]:
         """Return the probability of each grade, `(rows, grades)`.
 
         For the target `"binary"`, there are two columns: the probabilities that a document is not relevant, and that it
@@ -130,23 +133,25 @@ class RowRanker(BaseEstimator):
 
         Args:
             X: features, `(rows, f)`.
-            qid, group: lists, as in `predict`.
+            qid, group, list_id: lists, as in `predict`.
         """
-        return calibration_of(self.model_).probabilities(self.predict(X, qid, group))
+        return calibration_of(self.model_).probabilities(self.predict(X, qid, group, list_id))
 
-    def score(self, X: Any, y: Any, qid: Any = None, group: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, qid: Any = None, group: Any = None, sample_weight: Any = None, list_id: Any = None
+    ) -> float:
         """Return the mean nDCG@10 of the estimator (gain 2^y - 1). A list without a relevant document has the value 0.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
-            qid, group: the lists, as in `fit`.
+            qid, group, list_id: the lists, as in `fit`.
             sample_weight: weights of the rows, `(rows,)`; the weight of a list is the mean weight of its rows.
         """
         check_is_fitted(self)
         if qid is None and group is None and _is_scikit_learn(_caller()):
             # A search catches the error below, and continues with NaN as the score.
             warnings.warn(_NO_SCORE, stacklevel=2)
-        data, rows = self._lists(X, y, qid, group, reset=False)
+        data, rows = self._lists(X, y, qid, group, list_id, reset=False)
         scores = self.model_.score(data.features, data.offsets)
         values = ndcg(scores, data.labels, offsets=data.offsets, k=10, reduction="none").cpu().numpy()
         if sample_weight is None:
@@ -181,17 +186,17 @@ class RowRanker(BaseEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_, self.categories_ = self.model_.features, self.model_.categories
 
-    def rank(self, X: Any, qid: Any = None, group: Any = None) -> NDArray[np.int64]:
+    def rank(self, X: Any, qid: Any = None, group: Any = None, list_id: Any = None) -> NDArray[np.int64]:
         """Return the rank of each row in its list, from 1; if two scores are equal, the earlier row ranks first.
 
         Args:
             X: features, `(rows, f)`.
-            qid, group: the lists, as in `fit`.
+            qid, group, list_id: the lists, as in `fit`.
         """
         check_is_fitted(self)
         check_lists_given(qid, group)
         X = self._checked(X)
-        data, rows = self._grouped(X, np.zeros(X.shape[0]), qid, group)
+        data, rows = self._grouped(X, np.zeros(X.shape[0]), qid, group, list_id)
         owner = np.repeat(np.arange(len(data)), data.lengths)
         scores = self.model_.score(data.features, data.offsets)
         best_first = np.lexsort((-scores, owner))  # a stable sort, by list and then by score
@@ -211,13 +216,14 @@ class RowRanker(BaseEstimator):
         repeats: int = 5,
         seed: int = 0,
         within_lists: bool = False,
+        list_id: Any = None,
     ) -> "FeatureImportance":
         """Measure how much the ranker depends on each feature; see `rankgrad.models.feature_importance`.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)` of lists on which the ranker was not trained; not needed for
                 `"gain"` and `"split"`.
-            qid, group: the lists, as in `fit`.
+            qid, group, list_id: the lists, as in `fit`.
             metric: spec or object of the metric, for `"permutation"`.
             method: `"permutation"`; for trees also `"gain"` and `"split"`; for neural rankers also `"gradient"`.
             repeats: number of shuffles per feature.
@@ -225,7 +231,7 @@ class RowRanker(BaseEstimator):
             within_lists: True to shuffle a feature within each list; False to shuffle it over all documents.
         """
         check_is_fitted(self)
-        data = None if X is None else self._lists(X, y, qid, group, reset=False)[0]
+        data = None if X is None else self._lists(X, y, qid, group, list_id, reset=False)[0]
         shuffles = {"repeats": repeats, "seed": seed, "within_lists": within_lists}
         found: FeatureImportance = self.model_.feature_importance(data, metric, method=method, **shuffles)
         return found
@@ -241,12 +247,13 @@ class RowRanker(BaseEstimator):
         documents: Any = None,
         docids: Any = None,
         metric: Any = "nDCG@10",
+        list_id: Any = None,
     ) -> "ListExplanation":
         """Explain the scores of two documents of one list, feature by feature; see `rankgrad.models.explanation`.
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`.
-            qid, group: the lists, as in `fit`.
+            qid, group, list_id: the lists, as in `fit`.
             query: query id of the list.
             documents: two documents, by their ids in `docids` or by their positions in the list, from 1; None for the
                 documents with ranks 1 and 2.
@@ -255,14 +262,14 @@ class RowRanker(BaseEstimator):
                 the feature is replaced by its mean in the list. A category is replaced by a missing value.
         """
         check_is_fitted(self)
-        data, rows = self._lists(X, y, qid, group, reset=False)
+        data, rows = self._lists(X, y, qid, group, list_id, reset=False)
         if docids is not None:
             data = replace(data, docids=row_ids(docids, len(rows))[rows])
         found: ListExplanation = self.model_.explain(data, query, documents, metric=metric)
         return found
 
     def _lists(
-        self, X: Any, y: Any, qid: Any, group: Any, *, reset: bool, init_model: Any = None
+        self, X: Any, y: Any, qid: Any, group: Any, list_id: Any = None, *, reset: bool, init_model: Any = None
     ) -> tuple[Dataset, NDArray[np.int64]]:
         """Check the rows of X and y, and group them into lists. Return lists, and the row number of each document.
 
@@ -283,10 +290,11 @@ class RowRanker(BaseEstimator):
             _check_search(self, _caller())
         else:
             warn_empty(X, getattr(self, "feature_names_in_", None), self.categories_)
-        return self._grouped(X, y, qid, group)
+        return self._grouped(X, y, qid, group, list_id)
 
-    def _grouped(self, X: Any, y: Any, qid: Any, group: Any) -> tuple[Dataset, NDArray[np.int64]]:
-        data, rows = from_arrays(X, y, qid=qid, group=group, missing=np.nan if self._allows_nan else "error")
+    def _grouped(self, X: Any, y: Any, qid: Any, group: Any, list_id: Any) -> tuple[Dataset, NDArray[np.int64]]:
+        missing = np.nan if self._allows_nan else "error"
+        data, rows = from_arrays(X, y, qid=qid, group=group, missing=missing, list_id=list_id)
         names = getattr(self, "feature_names_in_", None)
         data = replace(data, categories=self.categories_)
         return (data if names is None else replace(data, feature_names=tuple(map(str, names)))), rows
@@ -344,7 +352,7 @@ class RowRanker(BaseEstimator):
         scores: NDArray[np.float32] = self.model_.score(X)
         return scores
 
-    def _validation(self, eval_set: Any, qid: Any, group: Any) -> Dataset | None:
+    def _validation(self, eval_set: Any, qid: Any, group: Any, list_id: Any = None) -> Dataset | None:
         sets = listed_eval_sets(eval_set)
         if not sets:
             return None
@@ -356,7 +364,8 @@ class RowRanker(BaseEstimator):
         if (qid is None) == (group is None):
             bad_value("exactly one of eval_qid and eval_group", "be given", "neither" if qid is None else "both")
         try:
-            return self._lists(*sets[0], _first(qid, len(sets)), _first(group, len(sets)), reset=False)[0]
+            lists = [_first(each, len(sets)) for each in (qid, group, list_id)]
+            return self._lists(*sets[0], *lists, reset=False)[0]
         except (ValueError, TypeError) as error:
             raise located(error, "eval_set") from error
 

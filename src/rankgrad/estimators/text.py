@@ -14,12 +14,12 @@ from rankgrad.errors import bad_type, bad_value
 from rankgrad.metrics.trec import Run
 from rankgrad.models.registry import kind_named
 from rankgrad.run import Callback
+from rankgrad.settings.text import TextSettings
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.candidates import candidate_lists, to_run
 from rankgrad.text.collection import Collection
 from rankgrad.text.model import TextModel
 from rankgrad.text.network_from_settings import build_network
-from rankgrad.text.settings import TextSettings
 from rankgrad.training.devices import chosen_device
 
 if TYPE_CHECKING:

@@ -14,9 +14,11 @@ from rankgrad.estimators.rows import RowRanker, hold_out_rows, with_weights
 from rankgrad.models.folder import CONFIG
 from rankgrad.models.registry import kind_named
 from rankgrad.run import Callback
+from rankgrad.settings.schema import documented, store
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.parameters import own_names
-from rankgrad.trees.settings import TreeSpec, tree_spec
+from rankgrad.trees.settings import checked_trees
 
 _Parameters = ParamSpec("_Parameters")
 
@@ -31,6 +33,7 @@ def _with_aliases(make: Callable[_Parameters, None]) -> Callable[_Parameters, No
     return made
 
 
+@documented(TreeSpec)
 class TreeRanker(RowRanker):
     """Fit boosted trees on rows with query ids, and predict one score per row; X may contain NaN.
 
@@ -39,14 +42,7 @@ class TreeRanker(RowRanker):
         loss: spec `name[@k][:key=value,...]`, or a function or module as in `rankgrad.Ranker`; `fit` does not change
             this object. `"native:NAME"` is an objective of the framework. NAME is lambdarank or rank_xendcg for
             LightGBM, and rank:ndcg, rank:pairwise or rank:map for XGBoost.
-        hessian, loss_lr, smooth: options of `rankgrad.trees.objective`.
-        trees: maximum number of trees.
-        patience: training stops after this number of trees without a better `metric` on the validation lists. With
-            None, training never stops early.
-        metric: spec, metric object, or function of the scores and labels of one list.
-        seed: random seed of the sampling and of the choice of held-out lists.
         holdout: share of the training lists that `fit` holds out for validation if `eval_set` is None.
-        threads: number of threads; with None, the number of threads that PyTorch uses.
         categorical: names or positions of the categorical columns, which may contain text. Columns with a categorical
             type are always categorical. The framework splits a categorical column by sets of categories.
         params: parameters of the framework, by the framework's names: `num_leaves`, `learning_rate`, `max_depth`, ...
@@ -84,19 +80,8 @@ class TreeRanker(RowRanker):
         categorical: Sequence[Any] | None = None,
         **params: Any,
     ) -> None:
-        self.framework = framework
-        self.loss = loss
-        self.hessian = hessian
-        self.loss_lr = loss_lr
-        self.smooth = smooth
-        self.trees = trees
-        self.patience = patience
-        self.metric = metric
-        self.seed = seed
-        self.holdout = holdout
-        self.threads = threads
-        self.categorical = categorical
-        self._params = params
+        store(self, locals())
+        self._params = self.__dict__.pop("params")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all settings of the estimator of trees by name, including parameters of the framework.
@@ -126,10 +111,12 @@ class TreeRanker(RowRanker):
         *,
         qid: Any = None,
         group: Any = None,
+        list_id: Any = None,
         sample_weight: Any = None,
         eval_set: Any = None,
         eval_qid: Any = None,
         eval_group: Any = None,
+        eval_list_id: Any = None,
         init_model: Any = None,
         callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
@@ -137,25 +124,26 @@ class TreeRanker(RowRanker):
 
         Args:
             X, y: features `(rows, f)` and labels `(rows,)`. X may be a sparse matrix of SciPy. NaN is a missing value.
-            qid, group: query id per row, or length of each list, as in `rankgrad.Ranker.fit`.
+            qid, group, list_id: query id per row, length of each list, list id per row, as in `rankgrad.Ranker.fit`.
             sample_weight: weights `(rows,)`, for losses that take weights.
-            eval_set, eval_qid, eval_group: validation lists, as in `rankgrad.Ranker.fit`. The metric on these lists
-                determines the number of trees.
+            eval_set, eval_qid, eval_group, eval_list_id: validation lists, as in `rankgrad.Ranker.fit`. The metric on
+                these lists determines the number of trees.
             init_model: fitted `TreeRanker` of the same framework, its `model_`, or anything that
                 `TreeModel.from_booster` accepts. `fit` adds `trees` trees to this model.
             callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
                 training.
         """
-        spec = self.plan()
+        checked = checked_trees(self.get_params(deep=False))
+        spec = checked.settings
         if isinstance(init_model, TreeRanker):
             check_is_fitted(init_model)
             init_model = init_model.model_
         if init_model is not None and not isinstance(init_model, TreeModel):
             init_model = TreeModel.from_booster(init_model)
         self.__dict__.pop("model_", None)
-        data, rows = self._lists(X, y, qid, group, reset=True, init_model=init_model)
+        data, rows = self._lists(X, y, qid, group, list_id, reset=True, init_model=init_model)
         data = with_weights(data, sample_weight, rows)
-        validation = self._validation(eval_set, eval_qid, eval_group)
+        validation = self._validation(eval_set, eval_qid, eval_group, eval_list_id)
         if validation is None:
             data, validation = hold_out_rows(data, self.holdout, spec.seed)
             if validation is not None and init_model is not None and not init_model.settings:
@@ -164,7 +152,7 @@ class TreeRanker(RowRanker):
                 )
                 warn_caller(f"{told}: give eval_set, or " + name_settings("set {holdout=0} to add all trees"))
         run: dict[str, Any] = {"progress": False, "callbacks": callbacks, "init_model": init_model}
-        self._take(cast(TreeModel, kind_named(spec.framework).fit(spec, data, validation, **run)))
+        self._take(cast(TreeModel, kind_named(spec.framework).fit(checked, data, validation, **run)))
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -228,7 +216,8 @@ class TreeRanker(RowRanker):
 
     def plan(self) -> TreeSpec:
         """Check the settings, and return them as a `TreeSpec`."""
-        return tree_spec(self.get_params(deep=False))
+        spec: TreeSpec = checked_trees(self.get_params(deep=False)).settings
+        return spec
 
 
 SETTINGS = [name for name in inspect.signature(TreeRanker).parameters if name != "params"]

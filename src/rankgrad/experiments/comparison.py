@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset, from_arrays
-from rankgrad.data.evaluation import evaluate_lists
+from rankgrad.data.evaluation import evaluate_lists, first_list_of_each_query
 from rankgrad.errors import bad_value
 from rankgrad.experiments import statistics
 from rankgrad.metrics import parse_metric
@@ -205,20 +205,21 @@ def compare(
     first = found[0].metric
     apart = np.nan_to_num(np.abs(ours.values[first] - theirs.values[first]))
     chosen = [int(place) for place in np.argsort(-apart, kind="stable")[:most] if apart[place] > 0]
+    lists = first_list_of_each_query(data).tolist()
     queries = [
         ComparedQuery(
-            query=str(data.qids[place]),
+            query=data.list_names[lists[place]],
             a=float(ours.values[first][place]),
             b=float(theirs.values[first][place]),
-            documents=int(data.lengths[place]),
-            list_a=top_documents(a, b, data, place, depth),
-            list_b=top_documents(b, a, data, place, depth),
+            documents=int(data.lengths[lists[place]]),
+            list_a=top_documents(a, b, data, lists[place], depth),
+            list_b=top_documents(b, a, data, lists[place], depth),
         )
         for place in chosen
     ]
     rough = note_about(row.queries for row in found if row.interval[0] < row.interval[1])
     about = "; ".join(filter(None, (ours.about, rough)))
-    return Comparison(tuple(found), tuple(queries), len(data), confidence, about)
+    return Comparison(tuple(found), tuple(queries), len(lists), confidence, about)
 
 
 def p_value(p: float) -> str:

@@ -11,6 +11,7 @@ from rankgrad.lists import as_lists
 from rankgrad.losses.fused import fused
 from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import relaxed_loss, soft_cutoff
+from rankgrad.losses.traits import Traits
 from rankgrad.relax import sigmoid_ranks
 
 
@@ -191,3 +192,6 @@ def _params(temperature: float) -> tuple[float, float, float]:
     The parameters are log(2) (gain base 2), 0 (published discount) and 1 / tau (alpha).
     """
     return math.log(2.0), 0.0, 1.0 / temperature
+
+
+TRAITS = {approx_ndcg: Traits(gain=True)}

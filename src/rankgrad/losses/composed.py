@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
 from rankgrad.losses.gumbel import gumbel, loss_name
-from rankgrad.losses.learned import LearnDCG
+from rankgrad.losses.traits import Traits, traits_of
 
 
 class WeightedSum(nn.Module):
@@ -32,6 +32,13 @@ class WeightedSum(nn.Module):
         self.terms = tuple(terms)
         self.parts = nn.ModuleList(loss for _, loss in terms if isinstance(loss, nn.Module))
         self.takes_weights = all(takes_weights(loss) for _, loss in terms)
+
+    @property
+    def traits(self) -> Traits:
+        """Traits that all terms have; `gain` is true of the sum if it is true of a term."""
+        every = [traits_of(loss) for _, loss in self.terms]
+        gain, divides = any(each.gain for each in every), all(each.divides for each in every)
+        return Traits(any_label=all(each.any_label for each in every), gain=gain, divides=divides)
 
     def forward(
         self,
@@ -58,7 +65,7 @@ class WeightedSum(nn.Module):
 
     def learned(self) -> dict[str, float]:
         """Return the learned scalars of all terms of the sum by name. Names of several terms get a prefix, `term1.`"""
-        found = [learned_scalars(loss) if isinstance(loss, nn.Module) else {} for _, loss in self.terms]
+        found = [learned_scalars(loss) for _, loss in self.terms]
         shared = Counter(name for each in found for name in each)
         return {
             name if shared[name] == 1 else f"term{number}.{name}": value
@@ -85,11 +92,13 @@ def takes_weights(loss: Callable[..., Tensor]) -> bool:
     return "weights" in inspect.signature(getattr(loss, "forward", loss)).parameters
 
 
-def learned_scalars(loss: nn.Module) -> dict[str, float]:
-    """Return the learned scalars of the first learned loss in a module, by name. Most losses have no such scalars.
+def learned_scalars(loss: Any, inside: bool = False) -> dict[str, float]:
+    """Return the learned scalars of the first part of a loss with a method `learned`, by name; most have no such part.
 
     Args:
-        loss: any loss that is a module.
+        loss: any loss.
+        inside: True to look only at the parts inside of the loss, not at the loss itself.
     """
-    learning = next((part for part in loss.modules() if isinstance(part, LearnDCG | WeightedSum)), None)
-    return {} if learning is None else learning.learned()
+    parts = [part for part in (loss.modules() if isinstance(loss, nn.Module) else ()) if not (inside and part is loss)]
+    methods = (getattr(part, "learned", None) for part in parts)
+    return next((dict(values) for each in methods if callable(each) and (values := each())), {})

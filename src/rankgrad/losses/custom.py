@@ -19,14 +19,14 @@ from rankgrad.custom_objects import (
     own_copy,
 )
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.lists import ListInputs, Lists, as_lists, to_flat
+from rankgrad.lists import ListInputs, Lists, as_lists, compute_dtype, to_flat
 from rankgrad.losses.composed import WeightedSum, takes_weights
 from rankgrad.losses.from_text import KNOWN, TextLoss, parse_loss
 from rankgrad.spec import show
 
 _FORMS = (
     "be a function of (scores, labels), (scores, labels, mask) or (scores, labels, offsets, reduction), in this order, "
-    "and optionally of weights"
+    "and optionally of weights, or a function of (scores, batch)"
 )
 # Names that the training log uses: a parameter of a loss with such a name is logged as `loss.name`.
 _RESERVED = ("epoch", "loss", "lr", "seconds", "judge_seconds", "warning")
@@ -40,12 +40,15 @@ def as_loss(loss: Any) -> TextLoss:
     - `(scores, labels, *, offsets, reduction)`, like every loss of `rankgrad.losses`: flat lists.
     - `(scores, labels, mask)`: padded lists `(lists, n)`, with a boolean mask that is True for a document.
     - `(scores, labels)`: one list at a time, `(n,)`.
+    - `(scores, batch)`: flat lists, with everything that the training knows about them, such as named columns: see
+      `rankgrad.run.objective.Batch`. Only the training of a ranker can call such a function.
 
-    The scores are the first argument, and the labels the second. The function returns one value per list. With padded
-    lists, it may also return a single value, the mean over the lists. A loss with a parameter `weights` also receives
-    the weights of the documents, in the layout of the scores; without weights, it receives ones if the parameter has
-    no default. The mean over the lists includes lists without a relevant document, which most losses of rankgrad leave
-    out. A function of one list does not work inside of `torch.compile` and `torch.func`; one with a mask does.
+    The scores are the first argument, and the labels or the batch the second. The function returns one value per list.
+    With padded lists and with a batch, it may also return a single value, the mean over the lists. A loss with a
+    parameter `weights` also receives the weights of the documents, in the layout of the scores; without weights, it
+    receives ones if the parameter has no default. The mean over the lists includes lists without a relevant document,
+    which most losses of rankgrad leave out. A function of one list does not work inside of `torch.compile` and
+    `torch.func`; one with a mask does.
 
     Args:
         loss: a spec, a function, `functools.partial`, an `nn.Module` or any other callable object.
@@ -121,6 +124,8 @@ def _term(term: Any) -> tuple[float, Callable[..., Tensor]]:
         return float(weight), loss
     # The loss is not copied: a sum has the same parameters as its terms.
     custom = CustomLoss(loss, copied=False)
+    if custom.takes_batch:
+        bad_value("loss", "be a function of scores and labels in a weighted sum", f"{custom}, which takes a batch")
     return float(weight), loss if custom.form == "flat" and custom._takes("mask") else custom
 
 
@@ -144,16 +149,23 @@ class CustomLoss(TextLoss):
         if inspect.ismethod(loss) and isinstance(owner, nn.Module):
             self.owner = owner
         self.form = self._form(about)
+        self.takes_weights |= self.takes_batch
 
     def _form(self, about: str) -> str:
         takes = self.takes
         flat = "offsets" in takes.named or (takes.any and "mask" not in takes.named)
-        form = "flat" if flat else "padded" if "mask" in takes.named else "list"
-        given = {"flat": ("offsets", "reduction"), "padded": ("mask", "reduction"), "list": ()}[form]
-        given += ("weights",) if self.takes_weights else ()
+        batch = takes.signature is not None and [*takes.signature.parameters][1:2] == ["batch"]
+        form = "batch" if batch else "flat" if flat else "padded" if "mask" in takes.named else "list"
+        given: tuple[str, ...] = {"flat": ("offsets", "reduction"), "padded": ("mask", "reduction")}.get(form, ())
+        given += ("weights",) if self.takes_weights and not batch else ()
         if takes.swapped or not takes.fits(2, *(name for name in given if self._takes(name)), *self.options):
             bad_value("loss", _FORMS, f"{about}{takes}")
         return form
+
+    @property
+    def takes_batch(self) -> bool:  # type: ignore[override]
+        """True for a function of the scores and the batch of a training."""
+        return self.form == "batch"
 
     @property
     def packaged(self) -> bool:
@@ -162,6 +174,8 @@ class CustomLoss(TextLoss):
 
     def forward(self, scores: Any, labels: Any, *, reduction: str = "mean", **lists: Any) -> Tensor:
         """Compute the custom loss; every loss takes these arguments."""
+        if self.takes_batch:
+            return self._of_batch(scores, lists.get("batch"), reduction)
         if lists.get("weights") is not None and not self.takes_weights:
             bad_value("weights", f"be None for {self}, which takes no weights", "weights")
         layout = lists.get("offsets") is not None or self._takes("mask")
@@ -176,13 +190,23 @@ class CustomLoss(TextLoss):
 
         If a module in the loss has a method `learned`, its result is used; otherwise, all trainable scalar parameters.
         """
-        methods = [getattr(part, "learned", None) for part in self.modules() if part is not self]
-        found = next((values for each in methods if callable(each) and (values := each())), None)
-        if found is None:
+        if not (found := super().learned()):
             named = ((name.partition(".")[2], value) for name, value in self.named_parameters())
-            found = {name: value.detach() for name, value in named if value.requires_grad and value.numel() == 1}
+            found = {name: float(value.detach()) for name, value in named if value.requires_grad and value.numel() == 1}
         found = {str(name): float(value) for name, value in found.items()}
         return {f"loss.{name}" if name in _RESERVED else name: value for name, value in found.items()}
+
+    def _of_batch(self, scores: Tensor, batch: Any, reduction: str) -> Tensor:
+        if batch is None:
+            bad_value(
+                "loss", "be called by the training of a ranker if it takes a batch", f"lists without a batch in {self}"
+            )
+        scores = scores.to(compute_dtype(scores.dtype))
+        values, expected = self._call(scores, batch), batch.offsets.shape[0] - 1
+        if values.shape not in ((), (expected,)):
+            self._wrong_shape(f"({expected},), or () for the mean,", scores, values)
+        values = self._in_graph(values.expand(expected), scores)
+        return values if reduction == "none" else values.sum()
 
     def _flat(self, lists: Lists) -> Tensor:
         scores, labels, mask, offsets, weights = lists.given

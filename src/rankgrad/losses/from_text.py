@@ -15,6 +15,7 @@ from rankgrad.errors import Problems, bad_value, one_of
 from rankgrad.losses.composed import WeightedSum, learned_scalars, takes_weights
 from rankgrad.losses.gumbel import gumbel
 from rankgrad.losses.relaxed import relaxed
+from rankgrad.losses.traits import Traits, traits_of
 from rankgrad.metrics import parse_metric as parse_metric
 from rankgrad.option_checks import check_sizes, fit_options
 from rankgrad.spec import known_options, no_cutoff, show, spell, weighted_terms, write, write_sum
@@ -56,6 +57,7 @@ class TextLoss(nn.Module):
     `adapt` is a name in `ADAPTS`: the way in which a training run trains the parameters of the loss.
     """
 
+    takes_batch = False  # True for a custom function of the scores and the batch of a training
     warns = False  # True if the next call warns that only the training loop of rankgrad knows `adapt`
 
     def __init__(
@@ -95,7 +97,12 @@ class TextLoss(nn.Module):
 
     def learned(self) -> dict[str, float]:
         """Return the values of the loss's learned parameters by name. Most losses have no such parameters."""
-        return learned_scalars(self)
+        return learned_scalars(self, inside=True)
+
+    @property
+    def traits(self) -> Traits:
+        """Traits of the loss with its options."""
+        return traits_of(self.function, self.options)
 
     def only_joint(self, what: str) -> None:
         """Raise an error if the spec of the loss contains `adapt=heldout` or `adapt=metric`.
@@ -119,7 +126,7 @@ def parse_loss(text: str) -> TextLoss:
 
     With `gumbel=N`, any loss is averaged over N noisy copies of the scores.
     `relaxed:metric=AP,operator=neural_sort,...` makes a loss from any metric and any operator; all other options belong
-    to the operator. A loss with learned parameters takes `adapt=joint`, `adapt=heldout` or `adapt=metric`.
+    to the operator. A loss with learned parameters takes `adapt=joint`; `heldout` and `metric` are deprecated.
     `0.7*softmax+0.3*bce` is a weighted sum of losses; each loss may have a cutoff and options.
 
     Args:
@@ -156,7 +163,8 @@ def _one(text: str) -> TextLoss:
     samples, adapt = _samples(options), options.pop("adapt", None)
     function, options = (_relaxed(k, options), {}) if name == "relaxed" else _function(KNOWN[name], k, options)
     weights = takes_weights(function)
-    with backend("plain"), torch.no_grad():  # this call on two documents makes the loss check its options
+    # This call on two documents makes the loss check its options. A loss that draws random numbers draws its own.
+    with backend("plain"), torch.no_grad(), torch.random.fork_rng([]):
         function(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), **options)
     if samples is not None:
         function = gumbel(function, samples)

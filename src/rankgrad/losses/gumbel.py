@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from rankgrad.custom_objects import describe
 from rankgrad.errors import bad_type, bad_value
 from rankgrad.lists import as_tensor, compute_dtype
+from rankgrad.losses.traits import Traits, traits_of
 from rankgrad.relax import gumbel_noise
 
 
@@ -49,6 +50,11 @@ class gumbel(nn.Module):
             bad_value("scale", "be above 0", scale)
         self.loss, self.samples, self.scale, self.seed, self.options = loss, samples, scale, seed, options
         self._generators: dict[torch.device, torch.Generator] = {}
+
+    @property
+    def traits(self) -> Traits:
+        """Traits of the loss, without its second derivatives."""
+        return traits_of(self.loss, self.options)._replace(curvature=None, pairs=None)
 
     def forward(self, scores: Any, labels: Any, *, noise: Tensor | None = None, **arguments: Any) -> Tensor:
         """Compute the mean of the loss over the noisy copies of the scores.

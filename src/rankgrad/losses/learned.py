@@ -16,6 +16,7 @@ from rankgrad.losses.fused import fused
 from rankgrad.losses.ideal_dcg import ideal_dcg
 from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import soft_cutoff
+from rankgrad.losses.traits import Traits
 from rankgrad.relax.sigmoid_ranks import pairwise_ranks
 
 LEARNABLE = ("gain", "discount", "alpha")
@@ -65,6 +66,8 @@ class LearnDCG(nn.Module):
     References:
         "LearnDCG: End-to-End Joint Optimization of Ranker and Loss in Neural Ranking", 2026.
     """
+
+    traits = Traits(gain=True)
 
     @_without_lists
     def __init__(

@@ -3,6 +3,7 @@
 The weight of a document multiplies the document's part of the target, before the target is normalised.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,9 +13,11 @@ from torch.nn.functional import log_softmax
 from rankgrad.errors import bad_value, one_of
 from rankgrad.kernels.options import ListwiseOptions, Targets, Ties
 from rankgrad.lists import Lists, as_lists, reduce
+from rankgrad.losses import curvature
 from rankgrad.losses.fused import fused
 from rankgrad.losses.likelihood import lowest, partitioned, plackett_luce, shuffled
 from rankgrad.losses.pairwise import has_order
+from rankgrad.losses.traits import ORDER, Traits
 from rankgrad.losses.unpadded import UnpaddedLists
 from rankgrad.relax.optimal_transport import least_scale
 
@@ -392,3 +395,19 @@ def _top(labels: Tensor) -> Tensor:
     if labels.shape[-1] == 0:
         return labels.new_zeros((*labels.shape[:-1], 1))
     return labels.amax(-1, keepdim=True)
+
+
+def _listmle(options: dict[str, Any]) -> Traits:
+    exact = options["ties"] == "exact"
+    return Traits(ORDER, any_label=True, curvature=partial(curvature.plackett_luce, exact=exact))
+
+
+TRAITS = {
+    softmax: Traits(targets=True, curvature=curvature.softmax),
+    listnet: Traits(divides=True, targets=True, curvature=curvature.distribution),
+    xe_ndcg: Traits(gain=True, divides=True, curvature=curvature.distribution),
+    poly1_softmax: lambda options: Traits(curvature=partial(curvature.poly1, epsilon=options["epsilon"])),
+    unique_softmax: Traits(gain=True, curvature=curvature.unique_softmax),
+    listmle: _listmle,
+    p_listmle: Traits(ORDER, any_label=True),
+}

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.lists import as_lists, reduce
+from rankgrad.losses import curvature
+from rankgrad.losses.traits import PAIR, Traits
 from rankgrad.losses.unpadded import UnpaddedLists
 
 
@@ -53,3 +55,6 @@ def _without_mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
     """
     mean = documents.total(values.detach()) / documents.lengths.clamp(min=1)
     return values - documents.each(mean)
+
+
+TRAITS = {margin_mse: Traits(PAIR, any_label=True, curvature=curvature.margins)}

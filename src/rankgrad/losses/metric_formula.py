@@ -25,6 +25,11 @@ class MetricFormula(NamedTuple):
     max_label: float = 4.0
     persistence: float = 0.8
 
+    @property
+    def exp_gain(self) -> bool:
+        """True if the metric uses the gain 2^y - 1."""
+        return self.name == "ERR" or (self.name in ("nDCG", "DCG") and self.gain == "exp")
+
     def discounted(self, ranks: Tensor) -> Tensor:
         """Return the metric's discounts of these ranks, by which a loss divides gains."""
         return rank_discounts(ranks, self.discount)

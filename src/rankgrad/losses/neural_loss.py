@@ -11,6 +11,7 @@ from rankgrad.errors import bad_value, one_of
 from rankgrad.lists import Lists, as_lists, values_are_cheap
 from rankgrad.losses.metric_formula import MetricFormula
 from rankgrad.losses.surrogate_networks import read_network
+from rankgrad.losses.traits import Traits
 
 SHIPPED = Path(__file__).parent / "weights"
 GRADES = (3, 5)
@@ -58,6 +59,11 @@ class NeuralLoss(nn.Module):
         for buffer, name in self._names.items():
             self.register_buffer(buffer, network.get_parameter(name).detach(), persistent=False)
         self._network = (network.to("meta"),)  # a tuple hides the module from PyTorch; only its code is used
+
+    @property
+    def traits(self) -> Traits:
+        """Traits of NeuralLoss; the published form has a linear gain."""
+        return Traits(gain=self.form == "mended")
 
     def forward(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"

@@ -13,6 +13,7 @@ from rankgrad.lists import Lists, as_lists
 from rankgrad.losses import swap_deltas
 from rankgrad.losses.fused import fused
 from rankgrad.losses.metric_formula import MetricFormula, check_cutoff, formula, has_order
+from rankgrad.losses.traits import ORDER, Traits
 from rankgrad.metrics import Metric, nDCG
 from rankgrad.metrics.sort_order import ranks
 
@@ -301,3 +302,36 @@ def relative_discount(metric: MetricFormula, rank: Tensor) -> Tensor:
 
 def _logistic(sigma: float) -> Callable[[Tensor], Tensor]:
     return lambda gap: -logsigmoid(sigma * gap)
+
+
+def _ranknet(options: dict[str, Any]) -> Traits:
+    pairs = ranknet_options(options["sigma"], options["k"], options["pairs"])
+    fits = option_without_kernel(options["sigma"]) is None
+    return Traits(ORDER, any_label=True, pairs=("ranknet", pairs) if fits else None)
+
+
+def _lambdarank(options: dict[str, Any]) -> Traits:
+    form, sigma = formula(options["metric"], swap_deltas.METRICS, options["k"]), options["sigma"]
+    fits = option_without_kernel(sigma, form) is None
+    return Traits(ORDER, gain=form.exp_gain, pairs=("lambdarank", lambdarank_options(sigma, form)) if fits else None)
+
+
+def _lambdaloss(options: dict[str, Any]) -> Traits:
+    form, sigma, scheme = (
+        formula(options["metric"], swap_deltas.METRICS, options["k"]),
+        options["sigma"],
+        options["scheme"],
+    )
+    gain = form.exp_gain and scheme not in ("arp1", "arp2")
+    if option_without_kernel(sigma, form):
+        return Traits(ORDER, gain=gain)
+    pairs = lambdaloss_options(sigma, form, scheme, options["truncation"], options["mu"])
+    return Traits(ORDER, gain=gain, pairs=("lambdaloss", pairs))
+
+
+TRAITS = {
+    ranknet: _ranknet,
+    hinge: Traits(ORDER, any_label=True),
+    lambdarank: _lambdarank,
+    lambdaloss: _lambdaloss,
+}

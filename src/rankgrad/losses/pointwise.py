@@ -9,6 +9,8 @@ from torch.nn.functional import logsigmoid
 
 from rankgrad.errors import bad_value
 from rankgrad.lists import as_lists, reduce, values_are_cheap
+from rankgrad.losses import curvature
+from rankgrad.losses.traits import DOCUMENT, Traits
 from rankgrad.losses.unpadded import UnpaddedLists
 
 _ROUNDING = 1e-6  # relative rounding error of labels that were computed, also in float32
@@ -135,3 +137,10 @@ def _mean(documents: UnpaddedLists, values: Tensor) -> Tensor:
     """Return the value of a pointwise loss for each list, `(...)`: weighted sum / number of documents."""
     weighted = values if documents.weights is None else values * documents.weights
     return documents.total(weighted) / documents.lengths.clamp(min=1)
+
+
+TRAITS = {
+    mse: Traits(DOCUMENT, any_label=True, curvature=curvature.squares),
+    rmse: Traits(DOCUMENT),
+    bce: Traits(DOCUMENT, curvature=curvature.logistic),
+}

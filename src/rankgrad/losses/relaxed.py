@@ -9,12 +9,15 @@ from torch import Tensor
 from rankgrad.errors import bad_type
 from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.metric_formula import MetricFormula, formula
+from rankgrad.losses.traits import ORDER, Traits
 from rankgrad.metrics import Metric, parse_metric
-from rankgrad.metrics.metric import KINDS
 from rankgrad.relax import Relaxation
 from rankgrad.relax.operators import one_node, register
 from rankgrad.relax.optimal_transport import least_scale
 from rankgrad.relax.relaxation import lift, rank_numbers
+
+# Metrics whose formula is below, in `on_permutation` and `on_ranks`.
+METRICS = ("nDCG", "DCG", "RR", "AP", "P", "R", "Success", "ERR", "RBP", "ARP", "OPA")
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,16 @@ class relaxed:
             must = "be a metric of rankgrad.metrics (a function has no relaxation; if it is differentiable, use a loss)"
             bad_type("metric", must, type(self.metric).__name__)
         object.__setattr__(self, "metric", parse_metric(self.metric))
-        object.__setattr__(self, "_formula", formula(self.metric, tuple(KINDS)))
+        object.__setattr__(self, "_formula", formula(self.metric, METRICS))
         if not isinstance(self.relaxation, Relaxation):
             must = "be an operator such as rankgrad.relax.neural_sort()"
             bad_type("relaxation", must, type(self.relaxation).__name__)
+
+    @property
+    def traits(self) -> Traits:
+        """Traits of the relaxed metric."""
+        gain = self._formula.exp_gain
+        return Traits(ORDER, gain=gain) if self.metric.name == "OPA" else Traits(gain=gain)
 
     def __call__(
         self, scores: Any, labels: Any, *, mask: Any = None, offsets: Any = None, reduction: str = "mean"

@@ -12,6 +12,7 @@ from rankgrad.losses.fused import fused
 from rankgrad.losses.ideal_dcg import gains
 from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import on_permutation
+from rankgrad.losses.traits import Traits
 from rankgrad.relax import smoothi
 from rankgrad.relax.relaxation import rank_numbers
 from rankgrad.relax.smoothi import shifted
@@ -162,3 +163,6 @@ def _indicators(lists: Lists, k: int | None, operator: smoothi) -> Tensor:
     """Return SmoothI's indicators of the first k ranks, `(..., min(k, n), n)`."""
     n = lists.scores.shape[-1]
     return operator.indicators(shifted(lists.scores, lists.mask), lists.mask, n if k is None else min(k, n))
+
+
+TRAITS = {smooth_ndcg: Traits(gain=True)}

@@ -9,6 +9,7 @@ from rankgrad.lists import Lists, as_lists
 from rankgrad.losses.fused import fused
 from rankgrad.losses.metric_formula import MetricFormula, check_cutoff
 from rankgrad.losses.relaxed import on_ranks, relaxed_loss
+from rankgrad.losses.traits import Traits
 from rankgrad.relax import Relaxation, fast_sort, neural_sort, optimal_transport, soft_rank, soft_sort
 
 BETA = 10.0  # sharpness of the soft cutoff of soft ranks
@@ -207,3 +208,6 @@ def _at_ranks(operator: Relaxation, k: int | None, lists: Lists, reduction: str)
     """Compute negative NDCG by the formula of ApproxNDCG, with the soft ranks of any operator."""
     metric = MetricFormula("nDCG", k)
     return metric.loss(lists, on_ranks(metric, lists, operator._ranks(lists.scores, lists.mask), BETA), reduction)
+
+
+TRAITS = dict.fromkeys((neural_ndcg, softrank_ndcg, softsort_ndcg, fastsort_ndcg, ot_ndcg), Traits(gain=True))

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.atomic_files import naming, writing_output
-from rankgrad.errors import bad_value, located, one_of
+from rankgrad.errors import bad_value, located
 from rankgrad.models.aligned_model import AlignedModel
 from rankgrad.models.protocol import Exported, TrainedModel
 from rankgrad.training import export as network_export
 from rankgrad.training.export import (
-    CHECKED,
     PACKAGES,
     Draw,
-    compare_outputs,
-    complete_onnx,
+    chosen_format,
     need_packages,
     run_onnx,
+    write_checked,
 )
 from rankgrad.training.model import Model
 from rankgrad.trees import export as tree_export
@@ -51,21 +49,15 @@ def export(blend: "BlendModel", path: str | os.PathLike[str], *, format: str | N
     if format in FORMATS:
         must = "be 'onnx' for a blend, because other formats cannot standardise scores per list"
         bad_value("format", must, repr(format))
-    if format is not None:
-        one_of("format", format, ("onnx",))
-    elif path.suffix.lower() != ".onnx":
-        bad_value("path", "end in .onnx for a blend if format is None", repr(str(path)))
+    format = chosen_format(path, format, {"onnx": ".onnx"}, (), " for a blend")
     need_packages(*PACKAGES)
     kind, given = type(blend), blend
     blend = _on_cpu(blend, kind)
+    blend.calibration, blend.feature_names, blend.categories = given.calibration, given.feature_names, given.categories
     graph = _BlendGraph(kind)
     graph.add("Identity", graph.add_blend(blend, ""), output="scores")
     content = graph.content(blend.features)
-    difference = compare_outputs(run_onnx(content), blend.score, graph.draw)
-    content, calibrated = complete_onnx(content, given, graph.draw)
-    with writing_output(path) as file, naming(path):
-        file.write(content)
-    return Exported(path, "onnx", "onnxruntime", CHECKED, difference, calibrated)
+    return write_checked(blend, path, format, content, "onnxruntime", run_onnx(content), graph.draw)
 
 
 def _on_cpu(model: Any, kind: type["BlendModel"]) -> Any:

@@ -167,17 +167,14 @@ def explain_list(
     Args:
         model: trained model.
         data: labelled lists.
-        query: query id of the list.
+        query: query id of the list, or `<query id>/<list id>` if queries have several lists.
         documents: ids of two documents, or positions in the list from 1; None for the documents with ranks 1 and 2.
         metric: spec or object of the metric.
     """
     from rankgrad.metrics.custom import as_metric
 
     measured = as_metric(metric)
-    queries = [str(each) for each in data.qids.tolist()]
-    if str(query) not in queries:
-        bad_value("query", "be the id of a query in the data", *mistyped(str(query), queries))
-    one = recode(data.take([queries.index(str(query))]).select_features(model.feature_names), model.categories)
+    one = recode(data.take([_list_of(data, str(query))]).select_features(model.feature_names), model.categories)
     one = replace(one, features=dense(one.features))
     if len(one.labels) < 2:
         bad_value("the query", "have at least two documents", len(one.labels))
@@ -210,6 +207,20 @@ def explain_list(
         losses=losses,
         categories=one.categories,
     )
+
+
+def _list_of(data: Dataset, query: str) -> int:
+    """Return the index of the list of a query. If the query has several lists, `query` is the name of one of them."""
+    named = [place for place, name in enumerate(data.list_names) if name == query]
+    places = named or [place for place, qid in enumerate(data.qids.tolist()) if str(qid) == query]
+    if not places:
+        bad_value("query", "be the id of a query in the data", *mistyped(query, map(str, data.qids.tolist())))
+    if len(places) > 1 and data.list_ids is not None:
+        some = ", ".join(repr(data.list_names[place]) for place in places[:3])
+        bad_value(
+            "query", "name one list, as <query id>/<list id>", f"{query!r}, which has {len(places)} lists: {some}"
+        )
+    return places[0]
 
 
 def _without_features(

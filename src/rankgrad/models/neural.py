@@ -14,18 +14,12 @@ from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.rankers import MODELS, PRESETS
 from rankgrad.run import Callback
 from rankgrad.run.checkpoint import LAST
-from rankgrad.spec import spell, write
+from rankgrad.settings.schema import Checked, SettingsError
+from rankgrad.spec import spec_name, spell, write
 from rankgrad.training import Model, Settings, train
 from rankgrad.training.model import WEIGHTS
-from rankgrad.training.settings import SettingsError
 
-# Search space of `rankgrad tune`: settings of a run, and options of the network.
-SPACE: dict[str, Any] = {
-    "lr": {"low": 1e-4, "high": 1e-2, "log": True},
-    "weight_decay": {"low": 1e-6, "high": 1e-2, "log": True},
-    "batch_size": [16, 32, 64, 128],
-    "preprocess": ["standardise", "log1p,standardise", "quantile"],
-}
+# Search space of `rankgrad tune` for the options of each network.
 _DROPOUT = {"low": 0.0, "high": 0.5}
 _WIDTHS = ["64-32", "128-64", "256-128", "512-256-128"]
 SPACE_OF_MODEL: dict[str, dict[str, Any]] = {
@@ -58,6 +52,7 @@ class NeuralKind(RankerKind):
     shares_settings = True
     elsewhere = MappingProxyType({"seed": "`seeds`", "metric": "`choose`"})
     defaults = MappingProxyType(Settings().to_json())
+    run_files = (LAST, WEIGHTS)
 
     @property
     def models(self) -> Sequence[str]:
@@ -74,6 +69,14 @@ class NeuralKind(RankerKind):
         Args:
             settings: settings of `rankgrad.training.Settings`.
         """
+        self.checked(settings)
+
+    def checked(self, settings: Mapping[str, Any]) -> Checked:
+        """Check the settings of a neural ranker, and return them for `fit`; see `RankerKind.checked`.
+
+        Args:
+            settings: settings of `rankgrad.training.Settings`.
+        """
         from rankgrad.models.registry import kind_of
 
         try:
@@ -83,7 +86,7 @@ class NeuralKind(RankerKind):
             known = {name: value for name, value in settings.items() if name in Settings.names()}
             others = collected([Settings.of({**known, "model": Settings.model}).check], ValueError, TypeError)
             raise SettingsError(*problems_of(error), *others) from None
-        Settings.of(dict(settings)).check()
+        return Settings.checked(settings)
 
     def describe(self, settings: Mapping[str, Any]) -> str:
         """Return a short description of the training of a network.
@@ -118,7 +121,7 @@ class NeuralKind(RankerKind):
             init_model: neural model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = Settings.of(settings)
+        checked = Settings.checked(settings)
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
         held = None if validation is None else validation.without_numbers()
         return _train(checked, train.without_numbers(), held, **options, init_model=cast(Model | None, init_model))
@@ -140,7 +143,7 @@ class NeuralKind(RankerKind):
         Args:
             given: options of the command line and their values, by name.
         """
-        name = spell("model", str(given.get("model", Settings.model))).name.replace("_", "-")
+        name = spec_name(str(given.get("model", Settings.model))).replace("_", "-")
         if name not in PRESETS:
             return dict(given), ""
         preset, takes = PRESETS[name], {"batch_size": "batch"}
@@ -166,11 +169,12 @@ class NeuralKind(RankerKind):
                 "'cosine'",
             )
         if not isinstance(given_settings.model, str):
-            return dict(SPACE)
+            return Settings.space()
         name, given = rankers.parse_ranker(given_settings.model)
         # The options of a preset are not searched, because a preset is the network of a paper.
         ranges = SPACE_OF_MODEL.get(name, {})
-        return {**SPACE, **{f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}}
+        options = {f"{_OPTION}{option}": ranges[option] for option in ranges if option not in given}
+        return Settings.space() | options
 
     def drawn(self, settings: Mapping[str, Any], draw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a network with sampled values; sampled options of the network become part of its spec.
@@ -187,23 +191,6 @@ class NeuralKind(RankerKind):
         others = {key: value for key, value in draw.items() if not key.startswith(_OPTION)}
         return {**settings, **others, "model": write(name, options={**options, **of_model})}
 
-    def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings of a neural ranker with this device.
-
-        Args:
-            settings: settings to start from.
-            device: `"auto"`, `"cpu"` or `"cuda"`.
-        """
-        return {**settings, "device": device}
-
-    def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training of a network with a fixed number of epochs.
-
-        Args:
-            units: number of epochs.
-        """
-        return {"epochs": units, "patience": None}
-
     def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
         """Estimate the memory to train a network: preprocessed copies of the lists, and activations of a batch.
 
@@ -216,22 +203,6 @@ class NeuralKind(RankerKind):
         copies = 12 * documents * features
         batch = min(int(settings.get("batch_size", Settings.batch_size)) * longest, documents)
         return copies + 4 * 4_000 * batch  # about 4,000 numbers per document: activations and their gradients
-
-    def has_run(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint or weights of a network.
-
-        Args:
-            folder: folder to check.
-        """
-        return (folder / LAST).exists() or (folder / WEIGHTS).exists()
-
-    def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint of a network.
-
-        Args:
-            folder: folder to check.
-        """
-        return (folder / LAST).is_file()
 
 
 _train = train

@@ -24,6 +24,7 @@ from rankgrad.errors import bad_value
 from rankgrad.metrics.evaluate import Evaluation
 from rankgrad.models.folder import CONFIG
 from rankgrad.run import Callback
+from rankgrad.run.checkpoint import LAST
 
 if TYPE_CHECKING:
     from rankgrad.models.calibration import Calibration
@@ -291,6 +292,7 @@ class RankerKind(ABC):
     elsewhere: Mapping[str, str] = MappingProxyType({})
     words: Mapping[str, str] = MappingProxyType({})  # option of the command line -> setting with a different name
     defaults: Mapping[str, Any] = MappingProxyType({})  # default values of settings
+    run_files: tuple[str, ...] = (CONFIG,)  # each of these files or folders shows that a folder contains a run
 
     @property
     def models(self) -> Sequence[str]:
@@ -310,9 +312,27 @@ class RankerKind(ABC):
             settings: settings of a run, including `model`.
         """
 
+    def checked(self, settings: Mapping[str, Any]) -> Any:
+        """Check the settings of a ranker, and return what `fit` takes: the settings, or an object of the kind.
+
+        Args:
+            settings: settings of a run, including `model`.
+        """
+        self.check(settings)
+        return settings
+
     def check_installed(self) -> None:
         """Raise an `ImportError` that shows how to install a missing package of this kind."""
         return
+
+    def training_data(self, data: str, begun: str | None = None) -> str:
+        """Return the name of the data on which a command trains the ranker, such as `data` with another option.
+
+        Args:
+            data: name of a data set, as in `rankgrad.data.load`.
+            begun: result of this method for a run that is resumed; None for a new run.
+        """
+        return data
 
     def reads_missing(self, settings: Mapping[str, Any]) -> bool:
         """Return True if a ranker with these settings is trained on NaN without a setting for missing values.
@@ -338,7 +358,8 @@ class RankerKind(ABC):
         """Train a ranker.
 
         Args:
-            settings: settings by name that `check` accepts; the built-in kinds also take an object with their settings.
+            settings: settings by name that `check` accepts, or the result of `checked`; the built-in kinds also take an
+                object with their settings.
             train: training lists.
             validation: validation lists, by which the best number of epochs or trees is chosen.
             out: folder for the model, and for checkpoints if the kind has them; None to write nothing.
@@ -362,13 +383,14 @@ class RankerKind(ABC):
     def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """Convert options of the command line to settings; also return a note about settings that were added.
 
-        The note is empty if no settings were added. The option `device` does not become a setting, because most kinds
-        have no choice of device.
+        The note is empty if no settings were added. The option `device` becomes a setting only if `defaults` has it,
+        because most kinds have no choice of device.
 
         Args:
             given: options of the command line and their values (numbers or text), by name.
         """
-        return {self.words.get(name, name): value for name, value in given.items() if name != "device"}, ""
+        taken = {name: value for name, value in given.items() if name != "device" or name in self.defaults}
+        return {self.words.get(name, name): value for name, value in taken.items()}, ""
 
     def describe(self, settings: Mapping[str, Any]) -> str:
         """Return a short description of the training of a ranker.
@@ -406,7 +428,7 @@ class RankerKind(ABC):
             settings: settings to start from.
             device: `"cpu"` or `"cuda"`.
         """
-        return dict(settings)
+        return {**settings, "device": device} if "device" in self.defaults else dict(settings)
 
     def for_length(self, units: int) -> dict[str, Any]:
         """Return settings of a ranker for a training with a fixed number of epochs or trees, without validation lists.
@@ -414,7 +436,7 @@ class RankerKind(ABC):
         Args:
             units: number of epochs or trees.
         """
-        return {}
+        return {self.length: units, "patience": None} if self.length and "patience" in self.defaults else {}
 
     def memory(self, settings: Mapping[str, Any], documents: int, features: int, longest: int) -> int:
         """Return an estimate of the memory of a training, in bytes. It does not include the training lists themselves.
@@ -433,7 +455,7 @@ class RankerKind(ABC):
         Args:
             folder: folder to check.
         """
-        return (folder / CONFIG).exists()
+        return any((folder / name).exists() for name in self.run_files)
 
     def resumes(self, folder: Path) -> bool:
         """Return True if the folder contains a checkpoint of this kind of ranker, to resume from.
@@ -441,7 +463,7 @@ class RankerKind(ABC):
         Args:
             folder: folder to check.
         """
-        return False
+        return (folder / LAST).is_file()
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """Return the versions of the packages that this kind uses, for example of its framework, to store in results.

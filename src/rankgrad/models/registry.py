@@ -9,7 +9,6 @@ Nothing in a model folder is imported.
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -22,6 +21,7 @@ from rankgrad.errors import bad_type, bad_value, mistyped
 from rankgrad.models.calibration import read_calibration
 from rankgrad.models.folder import CONFIG, feature_names_of, read_config
 from rankgrad.models.protocol import RankerKind, TrainedModel
+from rankgrad.spec import spec_name
 from rankgrad.tree_frameworks import FRAMEWORKS
 
 DEFAULT = "neural"
@@ -72,7 +72,7 @@ def kind_of(model: Any) -> RankerKind:
     """
     if not isinstance(model, str):
         return kind_named(DEFAULT)
-    name = re.split(r"[:(@]", model.strip().lower(), maxsplit=1)[0].strip()
+    name = spec_name(model)
     if name in _BUILT_IN and name != DEFAULT:
         return kind_named(name)
     plain = {each.replace("-", "_") for each in kind_named(DEFAULT).models}

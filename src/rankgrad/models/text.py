@@ -8,22 +8,19 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from rankgrad.data import Dataset
+from rankgrad.data.loading import text_source
 from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
-from rankgrad.run import Callback
+from rankgrad.run import Callback, run
 from rankgrad.run.checkpoint import LAST
+from rankgrad.settings.schema import Checked
+from rankgrad.settings.text import TextSettings
 from rankgrad.spec import spell
+from rankgrad.text.collection import collection_of
 from rankgrad.text.encoder_files import ENCODER, need_package
 from rankgrad.text.model import KIND, TextModel
-from rankgrad.text.settings import TextSettings
-from rankgrad.text.training import train_text
+from rankgrad.text.training import TextTraining
 
-SPACE: dict[str, Any] = {
-    "lr": {"low": 5e-6, "high": 1e-4, "log": True},
-    "list_size": [8, 16, 32],
-    "batch_size": [4, 8, 16],
-    "weight_decay": {"low": 1e-4, "high": 1e-1, "log": True},
-}
 _ABOUT = {
     "bi_encoder": "Encoder that maps query and document to vectors, for text data sets; the score is the cosine",
     "cross_encoder": "Encoder that reads query and document together, for text data sets",
@@ -44,6 +41,7 @@ class TextKind(RankerKind):
     rate = "lr"
     settings = TextSettings.names()
     elsewhere = MappingProxyType({"seed": "`seeds`", "metric": "`choose`"})
+    run_files = (LAST, ENCODER)
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -57,27 +55,46 @@ class TextKind(RankerKind):
         """Raise one error with all problems of the settings of a text ranker; see `RankerKind.check`.
 
         The folder of the encoder may be missing on this machine, because results of a recipe may be from another
-        machine. Only `fit` checks that the folder exists.
+        machine. Only `checked` and `fit` check that the folder exists.
 
         Args:
             settings: settings of `rankgrad.text.TextSettings`.
         """
+        self._settings(settings).check(files=False)
+
+    def checked(self, settings: Mapping[str, Any]) -> Checked:
+        """Check the settings of a text ranker, and return them for `fit`; see `RankerKind.checked`.
+
+        Args:
+            settings: settings of `rankgrad.text.TextSettings`.
+        """
+        return self._settings(settings).read()
+
+    def _settings(self, settings: Mapping[str, Any]) -> TextSettings:
         name, cutoff, options = spell("model", str(settings.get("model", self.name)))
         if cutoff is not None or options:
             bad_value("model", f"be {name}, without options (use settings)", repr(settings["model"]))
-        TextSettings.of(dict(settings)).check(files=False)
-
-    def read(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return options of the command line as settings of a text ranker, including `device`, and an empty note.
-
-        Args:
-            given: options of the command line and their values, by name.
-        """
-        return dict(given), ""
+        return TextSettings.of({"model": self.name, **settings})
 
     def check_installed(self) -> None:
         """Raise an `ImportError` that shows how to install `transformers`."""
         need_package("transformers", "a text ranker")
+
+    def training_data(self, data: str, begun: str | None = None) -> str:
+        """Return the spec of a text data set whose training lists also contain the relevant documents that BM25 missed.
+
+        A resumed run keeps its lists: version 0.2 did not add these documents.
+
+        Args:
+            data: spec of a text data set; any other name is not changed.
+            begun: spec of the data of a run that is resumed; None for a new run.
+        """
+        try:
+            source, then = text_source(data), None if begun is None else text_source(begun)
+        except ValueError:  # the check of the data raises the error
+            return data
+        add = True if begun is None else then and then.add_relevant
+        return data if source is None or source.add_relevant is not None else source.spec(add_relevant=add)
 
     def fit(
         self,
@@ -91,7 +108,7 @@ class TextKind(RankerKind):
         init_model: TrainedModel | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> TextModel:
-        """Train an encoder with `rankgrad.text.training.train_text`; see `RankerKind.fit`.
+        """Train an encoder; see `RankerKind.fit`. On a CPU, a resumed run has the weights of an uninterrupted run.
 
         Args:
             settings: settings of `rankgrad.text.TextSettings`.
@@ -104,9 +121,11 @@ class TextKind(RankerKind):
             init_model: text model to start from.
             callbacks: functions that are called with the log row of each epoch.
         """
-        checked = TextSettings.of(settings if isinstance(settings, TextSettings) else {"model": self.name, **settings})
-        options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "callbacks": callbacks}
-        return train_text(checked, train, validation, **options, init_model=cast(TextModel | None, init_model))
+        given = {"model": self.name, **settings} if isinstance(settings, Mapping) else settings
+        checked = TextSettings.checked(given)
+        collection_of(train)
+        training = TextTraining(checked, train, validation, cast(TextModel | None, init_model))
+        return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
     def load(self, folder: Path, device: str = "cpu") -> TextModel:
         """Read a saved text model; see `RankerKind.load`.
@@ -123,40 +142,7 @@ class TextKind(RankerKind):
         Args:
             settings: settings with fixed values, which are not searched.
         """
-        return {name: values for name, values in SPACE.items() if name not in settings}
-
-    def on_device(self, settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-        """Return the settings of a text ranker with this device.
-
-        Args:
-            settings: settings to start from.
-            device: `"auto"`, `"cpu"` or `"cuda"`.
-        """
-        return {**settings, "device": device}
-
-    def for_length(self, units: int) -> dict[str, Any]:
-        """Return settings for a training of an encoder with a fixed number of epochs.
-
-        Args:
-            units: number of epochs.
-        """
-        return {"epochs": units, "patience": None}
-
-    def has_run(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint or an encoder.
-
-        Args:
-            folder: folder to check.
-        """
-        return (folder / LAST).exists() or (folder / ENCODER).exists()
-
-    def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint of a text ranker.
-
-        Args:
-            folder: folder to check.
-        """
-        return (folder / LAST).is_file()
+        return {name: values for name, values in TextSettings.space().items() if name not in settings}
 
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """Return the version of `transformers`.

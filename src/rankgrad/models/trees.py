@@ -11,6 +11,8 @@ from rankgrad.data import Dataset
 from rankgrad.errors import bad_value, name_settings
 from rankgrad.models.protocol import Listing, RankerKind, TrainedModel
 from rankgrad.run import Callback
+from rankgrad.settings.schema import Checked
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.tree_frameworks import FILES
 
 
@@ -56,7 +58,19 @@ class TreeKind(RankerKind):
         Args:
             settings: settings of `rankgrad.trees.TreeRanker`, and parameters of the framework.
         """
-        self._plan(settings)
+        self.checked(settings)
+
+    def checked(self, settings: Any) -> Checked:
+        """Check the settings of trees, unless they are checked, and return them for `fit`; see `RankerKind.checked`.
+
+        Args:
+            settings: settings of `rankgrad.trees.TreeRanker`, and parameters of the framework.
+        """
+        from rankgrad.trees.settings import checked_trees, spelled_settings
+
+        if isinstance(settings, TreeSpec | Checked):
+            return TreeSpec.checked(settings)
+        return checked_trees(spelled_settings(settings))
 
     def check_installed(self) -> None:
         """Raise an `ImportError` if the framework is not installed."""
@@ -95,7 +109,7 @@ class TreeKind(RankerKind):
         options: dict[str, Any] = {"out": out, "resume": resume, "progress": progress, "init_model": init_model}
         options["callbacks"] = callbacks
         held = None if validation is None else validation.without_numbers()
-        return boost(self._plan(settings), train.without_numbers(), held, **options)
+        return boost(self.checked(settings), train.without_numbers(), held, **options)
 
     def load(self, folder: Path, device: str = "cpu") -> TrainedModel:
         """Return saved trees; see `RankerKind.load`.
@@ -142,7 +156,11 @@ class TreeKind(RankerKind):
         Args:
             settings: settings of the run.
         """
-        return super().describe({"loss": self._plan(settings).loss, **settings})
+        if "loss" not in settings:
+            from rankgrad.trees.settings import spelled_settings
+
+            settings = {**settings, "loss": spelled_settings(settings).get("loss", TreeSpec.loss)}
+        return super().describe(settings)
 
     def space(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the search space of trees: the main parameters of the framework, without those in `settings`.
@@ -197,16 +215,6 @@ class TreeKind(RankerKind):
         """
         return self.resumes(folder) or (folder / FILES[self.name]).exists()
 
-    def resumes(self, folder: Path) -> bool:
-        """Return True if the folder contains a checkpoint of trees.
-
-        Args:
-            folder: folder to check.
-        """
-        from rankgrad.run.checkpoint import LAST
-
-        return (folder / LAST).is_file()
-
     def versions(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """Return the version of the framework from the imported module; the package may have the name `xgboost-cpu`.
 
@@ -216,11 +224,6 @@ class TreeKind(RankerKind):
         from rankgrad.trees.frameworks import import_framework
 
         return {self.name: str(import_framework(self.name).__version__)}
-
-    def _plan(self, settings: Any) -> Any:
-        from rankgrad.trees.settings import TreeSpec, spelled_settings, tree_spec
-
-        return settings if isinstance(settings, TreeSpec) else tree_spec(spelled_settings(settings))
 
 
 _TAKEN = ("model", "loss", "patience", "metric", "seed", "loss_lr")  # options of the command line that trees also have

@@ -108,11 +108,9 @@ def as_ranker(model: Any, features: int) -> Scorer:
         >>> ranker(torch.ones(5, 3), torch.tensor([0, 2, 5])).shape, ranker.config["description"]
         (torch.Size([5]), 'torch.nn.modules.linear.Linear')
     """
-    if isinstance(model, str):
-        only_described("model", model)
-        name, options = parse_ranker(model)
-        return build(name, features=features, **options)
-    check_ranker(model)
+    model = check_ranker(model)
+    if isinstance(model, tuple):
+        return build(model[0], features=features, **model[1])
     if isinstance(model, nn.Module):
         network = own_copy("model", model)
     else:
@@ -130,22 +128,24 @@ def as_ranker(model: Any, features: int) -> Scorer:
     return ranker
 
 
-def check_ranker(model: Any) -> None:
-    """Check the spec, network or function of a ranker, as far as this is possible without data.
+def check_ranker(model: Any) -> Any:
+    """Check the spec, network or function of a ranker, as far as this is possible without data, and return it.
 
     Args:
-        model: a spec, a network or a function; see `as_ranker`.
+        model: a spec, a network or a function; see `as_ranker`. Of a spec, name and options are returned.
     """
+    if isinstance(model, tuple):  # name and options of a spec that is checked
+        return model
     if isinstance(model, str):
         only_described("model", model)
-        parse_ranker(model)
-        return
+        return parse_ranker(model)
     check_callable("model", model, _KINDS)
     if isinstance(model, nn.Module):
         if not isinstance(model, Scorer):
             _form(model)
     elif not (takes := CallSignature(model)).fits(1):
         bad_value("model", f"be {_KINDS}", f"{describe(model)}{takes}")
+    return model
 
 
 def ranker_text(model: Any) -> str:

@@ -4,6 +4,7 @@ The loop locks the folder, resumes, validates, keeps the best unit, stops early,
 progress and calls the callbacks. What differs between networks, texts and trees is a `Trainable`.
 """
 
+import math
 import os
 import time
 import warnings
@@ -188,14 +189,11 @@ class TrainingLoop:
 
     def go(self) -> Any:
         """Train the remaining units, and return the model."""
-        while not self._ended() and self._unit():
-            pass
-        return self.trainable.result()
-
-    def _ended(self) -> bool:
         trainable, state = self.trainable, self.state
-        stale = trainable.patience is not None and state.stale >= trainable.patience
-        return self.stopped or stale or len(state.history) >= trainable.units
+        patience = math.inf if trainable.patience is None else trainable.patience
+        while not self.stopped and state.stale < patience and len(state.history) < trainable.units and self._unit():
+            pass
+        return trainable.result()
 
     def _unit(self) -> bool:
         """Train, validate, log and save one unit. Return False if the training added nothing."""

@@ -18,7 +18,7 @@ from rankgrad.losses.surrogate_networks import FORMAT, VERSION, WEIGHTS, make_ne
 from rankgrad.metrics import dcg, ndcg
 from rankgrad.run.checkpoint import LAST
 from rankgrad.surrogate.generated_lists import PRIORS, draw
-from rankgrad.training.optimisers import load_state, schedule, set_rate, state_tensors
+from rankgrad.training.optimisers import Schedule, load_state, set_rate, state_tensors
 
 FIDELITY = "fidelity.json"
 
@@ -144,10 +144,10 @@ def keep_fidelity(out: Path, spec: PretrainSpec, rows: list[Any]) -> None:
 
 
 def _epoch(spec: PretrainSpec, epoch: int, network: nn.Module, optimiser: torch.optim.Optimizer, device: str) -> float:
-    rate = schedule(spec.recipe.schedule, spec.epochs, 0.0)
+    rate = Schedule(spec.recipe.schedule, spec.epochs, 0.0)
     total = torch.zeros((), device=device)
     for step in range(epoch * spec.steps, (epoch + 1) * spec.steps):
-        set_rate(optimiser, rate(step / spec.steps, 1.0))
+        set_rate(optimiser, rate.factor(step / spec.steps))
         scores, labels, target = lists_of(spec, step, device)
         error = (network(scores, labels, torch.ones_like(scores, dtype=torch.bool)) - target).square().mean()
         optimiser.zero_grad()

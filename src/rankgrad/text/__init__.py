@@ -6,6 +6,7 @@ The packages `transformers`, `sentence-transformers` and `bm25s` (extra `text`) 
 from typing import TYPE_CHECKING
 
 from rankgrad import moved
+from rankgrad.settings.text import TextSettings
 from rankgrad.text import losses as losses
 from rankgrad.text.bm25 import BM25Index
 from rankgrad.text.candidates import candidate_lists, folds, hard_negatives, pool, to_run
@@ -15,7 +16,6 @@ from rankgrad.text.distillation import labels_from_order, teacher_labels
 from rankgrad.text.fusion import features, fuse, reciprocal_rank_fusion
 from rankgrad.text.loading import load
 from rankgrad.text.pseudo_queries import pseudo_lists, pseudo_queries
-from rankgrad.text.settings import TextSettings
 
 if TYPE_CHECKING:
     from rankgrad.estimators.text import BiEncoderRanker, CrossEncoderRanker

@@ -10,13 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rankgrad.text.encoder_files import (
-    STATIC,
-    longest_input,
-    match_padding,
-    reads_token_types,
-    save_pretrained,
-)
+from rankgrad.settings.text import STATIC
+from rankgrad.text.encoder_files import save_pretrained, write_modules
 from rankgrad.text.encoder_loading import EncoderFiles, SentenceSettings, sentence_settings
 from rankgrad.text.network import Pairs, TextNetwork, Told, best_per_owner, mean_per_owner, owners
 from rankgrad.text.static_encoder import StaticBody
@@ -40,7 +35,7 @@ class BiEncoder(TextNetwork):
         chunk: number of inputs that the encoder reads at once.
     """
 
-    kind = "bi_encoder"
+    options = (*TextNetwork.options, "temperature")
 
     def __init__(
         self,
@@ -55,20 +50,15 @@ class BiEncoder(TextNetwork):
         super().__init__()
         files = EncoderFiles(encoder.removeprefix(STATIC))
         static = StaticBody.saved(files) or (StaticBody.load(files) if encoder.startswith(STATIC) else None)
-        found = SentenceSettings() if static is not None else sentence_settings(files)
-        self.pooling, self.prompts = found.pooling, found.prompts
         self.body: Any
-        if static is not None:
-            tokenizer, self.body = static
-        else:
+        if static is None:
+            self.pooling, self.prompts = sentence_settings(files)
             self.body, self.new, self.unused = files.model()
-            tokenizer = files.tokenizer(self.body.config)
-            match_padding(files.encoder, tokenizer, self.body)
-        longest = max_length if static is not None else longest_input(max_length, tokenizer, self.body)
-        options: dict[str, Any] = {"max_length": longest, "passages": passages, "max_document": max_document}
-        self.tokeniser = Tokeniser(
-            tokenizer, **options, special=static is None, types=static is None and reads_token_types(self.body)
-        )
+            self.tokeniser = Tokeniser.of_encoder(files, self.body, max_length, passages, max_document)
+        else:
+            self.pooling, self.prompts = SentenceSettings()
+            tokenizer, self.body = static
+            self.tokeniser = Tokeniser(tokenizer, max_length, passages, max_document, special=False, types=False)
         self.temperature, self.chunk = temperature, chunk
 
     def encode(self, batch: dict[str, Tensor]) -> Tensor:
@@ -184,19 +174,12 @@ class BiEncoder(TextNetwork):
             self.body.write(folder, self.tokeniser.tokenizer, self.tokeniser.max_length)
             return
         save_pretrained(folder, self.body, self.tokeniser)
-        names = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
-        modules = [
-            {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for index, (name, path, kind) in enumerate(names)
-        ]
+        write_modules(folder, (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")))
         pooling = {
             "word_embedding_dimension": int(self.body.config.hidden_size),
             "pooling_mode_cls_token": self.pooling == "cls",
             "pooling_mode_mean_tokens": self.pooling == "mean",
         }
-        for path in ("1_Pooling", "2_Normalize"):
-            (folder / path).mkdir(exist_ok=True)
-        (folder / "modules.json").write_text(json.dumps(modules, indent=2), encoding="utf-8")
         (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling, indent=2), encoding="utf-8")
         about = {"prompts": {"query": "", "document": "", **self.prompts}, "similarity_fn_name": "cosine"}
         (folder / "config_sentence_transformers.json").write_text(json.dumps(about, indent=2), encoding="utf-8")

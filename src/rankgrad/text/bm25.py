@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.atomic_files import hash_of, read_json, write_json
+from rankgrad.atomic_files import check_unchanged, hash_of_file, read_json, write_json
 from rankgrad.errors import bad_type, bad_value, one_of
 from rankgrad.metrics.trec import Run
 from rankgrad.text.bm25_tokens import PLURAL, Stemmer, Tokens, stopword_list
@@ -148,7 +148,7 @@ class BM25Index:
             "stopwords": sorted(self.tokens.stopwords),
             "stemmer": CUSTOM if callable(self.tokens.stemmer) else self.tokens.stemmer,
             "tokenizer": CUSTOM if callable(self.tokens.tokenizer) else None,
-            "files": {name: hash_of((path / name).read_bytes()) for name in _files()},
+            "files": {name: hash_of_file(path / name) for name in _files()},
             "ids": list(self.ids),
         }
         write_json(path / ABOUT, about, seal=True)
@@ -184,13 +184,8 @@ class BM25Index:
                 bad_value(name, f"be the function that the index in {folder} was built with", None)
             if about[name] != CUSTOM and given is not None:
                 bad_value(name, f"be None, because the index in {folder} was built without a function", given)
-        for name in _files():
-            file = path / name
-            if not file.is_file() or hash_of(file.read_bytes()) != about["files"].get(name):
-                got = "different content" if file.is_file() else "no such file"
-                bad_value(
-                    str(file), "be unchanged since it was written (if it has changed, build the index again)", got
-                )
+        known = {name: str(about["files"].get(name)) for name in _files()}
+        check_unchanged(path, known, "if it has changed, build the index again")
         engine = _bm25s().BM25.load(path, allow_pickle=False, load_corpus=False, show_progress=False)
         if (count := int(engine.scores["num_docs"])) != len(about["ids"]):
             bad_value(str(path / ABOUT), f"have one id per document, {count}", len(about["ids"]))

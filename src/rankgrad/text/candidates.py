@@ -173,28 +173,34 @@ def folds(data: Dataset, fold: int, parts: int = 5, *, queries: Iterable[Any] | 
         queries: ids of all queries; None for the queries of the collection (of a text data set) or of `data` (of
             another data set). Data sets with the same `queries` have the same folds, even if some lists are missing.
     """
+    if queries is None:
+        queries = data.texts.queries.ids if isinstance(data.texts, Collection) else data.qids.tolist()
+    roles, asked = fold_roles(queries, fold, parts), [str(query) for query in data.qids.tolist()]
+    if unknown := [query for query in asked if query not in roles]:
+        bad_value("queries", "contain each query of data", f"no query {unknown[0]!r}")
+    name = f"{data.name} fold {fold}".strip()
+
+    def lists(role: str) -> Dataset:
+        return replace(data.take(np.flatnonzero([roles[query] == role for query in asked])), name=f"{name} {role}")
+
+    return Splits(lists("train"), lists("validation"), lists("test"), name)
+
+
+def fold_roles(queries: Iterable[Any], fold: int, parts: int = 5) -> dict[str, str]:
+    """Return the role of each query in a fold, as `folds` divides them: `train`, `validation` or `test`.
+
+    Args:
+        queries: ids of all queries.
+        fold: number of the fold, from 1 to `parts`.
+        parts: number of parts, at least 3.
+    """
     if parts < 3:
         bad_value("parts", "be at least 3, for training, validation and test", parts)
     if not 1 <= fold <= parts:
         bad_value("fold", f"be from 1 to {parts}", fold)
-    if queries is None:
-        queries = data.texts.queries.ids if isinstance(data.texts, Collection) else data.qids.tolist()
-    ids = {str(query) for query in queries}
-    if unknown := [query for query in data.qids.tolist() if str(query) not in ids]:
-        bad_value("queries", "contain each query of data", f"no query {unknown[0]!r}")
-    part = {query: place % parts for place, query in enumerate(sorted(ids, key=_hash_key))}
-    moved = (np.array([part[str(query)] for query in data.qids.tolist()], dtype=np.int64) - (fold - 1)) % parts
-    name = f"{data.name} fold {fold}".strip()
-
-    def lists(which: Any, role: str) -> Dataset:
-        return replace(data.take(np.flatnonzero(which)), name=f"{name} {role}")
-
-    return Splits(
-        lists(moved < parts - 2, "train"),
-        lists(moved == parts - 2, "validation"),
-        lists(moved == parts - 1, "test"),
-        name,
-    )
+    roles = ("train",) * (parts - 2) + ("validation", "test")
+    ids = sorted({str(query) for query in queries}, key=_hash_key)
+    return {query: roles[(place - (fold - 1)) % parts] for place, query in enumerate(ids)}
 
 
 def fill_missing(run: AnyRun, query: str, documents: Sequence[str]) -> list[float]:
@@ -208,6 +214,19 @@ def fill_missing(run: AnyRun, query: str, documents: Sequence[str]) -> list[floa
     scores = run.get(query) or {}
     lowest = min(scores.values(), default=0.0)
     return [scores.get(document, lowest) for document in documents]
+
+
+def scores_of(data: Dataset, run: AnyRun) -> list[float]:
+    """Return the score of each document of a data set in a run, with missing scores as in `fill_missing`.
+
+    Args:
+        data: lists with document ids.
+        run: `{query: {document: score}}`.
+    """
+    assert data.docids is not None
+    documents = data.docids.tolist()
+    bounds = zip(data.qids.tolist(), data.offsets[:-1], data.offsets[1:], strict=True)
+    return [score for query, start, end in bounds for score in fill_missing(run, str(query), documents[start:end])]
 
 
 def _known_part(collection: Collection, run: AnyRun, name: str) -> dict[str, dict[str, float]]:

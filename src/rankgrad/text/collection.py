@@ -11,7 +11,7 @@ from typing import Any
 
 from rankgrad.atomic_files import naming, writing
 from rankgrad.errors import bad_type, bad_value
-from rankgrad.metrics.trec import Qrels, write_qrels
+from rankgrad.metrics.trec import Qrels, read_qrels, write_qrels
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,33 @@ class Texts:
         """
         text, title = self.texts[number], "" if self.titles is None else self.titles[number]
         return text if not title or text.startswith(title) else f"{title} {text}".rstrip()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write lines of JSON, `{"id": ..., "title": ..., "text": ...}`.
+
+        Args:
+            path: path of the file, which is replaced atomically.
+        """
+        with writing(Path(path)) as file, naming(Path(path)):
+            for number, id in enumerate(self.ids):
+                row = {"id": id} if self.titles is None else {"id": id, "title": self.titles[number]}
+                line = json.dumps({**row, "text": self.texts[number]}, ensure_ascii=False) + "\n"
+                file.write(line.encode("utf-8", "surrogatepass"))
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Texts":
+        """Read texts that `save` wrote; `rankgrad.text.load` reads files of other programs.
+
+        Args:
+            path: path of the file.
+        """
+        try:
+            with open(path, encoding="utf-8", errors="surrogatepass") as lines:
+                rows = [json.loads(line) for line in lines]
+            titles = tuple(row["title"] for row in rows) if rows and "title" in rows[0] else None
+            return Texts(tuple(row["id"] for row in rows), tuple(row["text"] for row in rows), titles)
+        except (ValueError, TypeError, KeyError) as error:
+            bad_value(str(path), "be texts that rankgrad wrote", f"the error {error}")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -138,17 +165,28 @@ class Collection:
                 (folder / name).unlink(missing_ok=True)
         for name, texts in (("documents.jsonl", self.documents), ("queries.jsonl", self.queries)):
             if len(texts):
-                _write_lines(folder / name, texts)
+                texts.save(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
 
+    @staticmethod
+    def load(folder: str | os.PathLike[str], name: str = "") -> "Collection":
+        """Read a collection that `save` wrote; `rankgrad.text.load` reads files of other programs.
 
-def _write_lines(path: Path, texts: Texts) -> None:
-    with writing(path) as file, naming(path):
-        for number, id in enumerate(texts.ids):
-            row = {"id": id} if texts.titles is None else {"id": id, "title": texts.titles[number]}
-            line = json.dumps({**row, "text": texts.texts[number]}, ensure_ascii=False) + "\n"
-            file.write(line.encode("utf-8", "surrogatepass"))
+        Args:
+            folder: path of the folder.
+            name: name of the collection.
+        """
+        folder = Path(folder)
+        documents, queries = (
+            Texts.load(path) if (path := folder / file).is_file() else Texts((), ())
+            for file in ("documents.jsonl", "queries.jsonl")
+        )
+        qrels, excluded = (
+            read_qrels(path) if (path := folder / file).is_file() else {} for file in ("qrels.txt", "excluded.txt")
+        )
+        never = {query: frozenset(found) for query, found in excluded.items()}
+        return Collection(documents, queries, qrels, never, name)
 
 
 def collection_of(data: Any) -> Collection:

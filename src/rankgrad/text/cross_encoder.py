@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
-from rankgrad.text.encoder_files import longest_input, match_padding, reads_token_types, save_pretrained
+from rankgrad.text.encoder_files import save_pretrained
 from rankgrad.text.encoder_loading import EncoderFiles
 from rankgrad.text.network import Pairs, TextNetwork, best_per_owner, mean_per_owner, owners
 from rankgrad.text.token_inputs import TokenInput, Tokeniser
@@ -27,8 +27,6 @@ class CrossEncoder(TextNetwork):
         chunk: number of inputs that the encoder reads at once.
     """
 
-    kind = "cross_encoder"
-
     def __init__(
         self,
         encoder: str,
@@ -42,16 +40,7 @@ class CrossEncoder(TextNetwork):
         files = EncoderFiles(encoder)
         self.model: Any
         self.model, self.new, self.unused = files.model(outputs=1)
-        tokenizer = files.tokenizer(self.model.config)
-        match_padding(encoder, tokenizer, self.model)
-        longest = longest_input(max_length, tokenizer, self.model)
-        self.tokeniser = Tokeniser(
-            tokenizer,
-            max_length=longest,
-            passages=passages,
-            max_document=max_document,
-            types=reads_token_types(self.model),
-        )
+        self.tokeniser = Tokeniser.of_encoder(files, self.model, max_length, passages, max_document)
         self.chunk = chunk
         if passages == "mean" and _head_kind(self.model) is None:
             must = "be 'first' or 'best', because the head of this encoder cannot read a mean of [CLS] vectors"

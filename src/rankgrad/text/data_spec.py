@@ -9,14 +9,17 @@ from typing import Any
 
 from rankgrad.data.dataset import Dataset, Splits
 from rankgrad.errors import MissingFile, Problem, bad_value, name_settings
+from rankgrad.metrics.trec import Run
 from rankgrad.option_checks import fit_options
 from rankgrad.spec import known_options, no_cutoff, spell, write
 from rankgrad.text.bm25 import BM25Index
 from rankgrad.text.candidates import candidate_lists, folds
+from rankgrad.text.collection import Collection
 from rankgrad.text.encoder_files import need_package
 from rankgrad.text.formats import ir_datasets
 from rankgrad.text.formats.trec import topic_fields
 from rankgrad.text.loading import load
+from rankgrad.text.training_lists import split_lists
 
 KIND = "text"  # name in specs
 _PATHS = ("path", "queries", "qrels")
@@ -42,6 +45,9 @@ class TextSource:
     parts: int = 5  # number of folds
     k1: float = 1.2  # option of BM25: saturation of the term frequency
     b: float = 0.75  # option of BM25: strength of the normalisation by document length, 0 to 1
+    # True to add the relevant documents that BM25 missed to the training lists. Text rankers are trained so by
+    # `rankgrad train` and `tune`. None means False: to a ranker of features, the scores of these documents are unknown.
+    add_relevant: bool | None = None
 
     def check(self, fold: int | None, root: str | os.PathLike[str] | None = None) -> None:
         """Check that the files of the text data set exist and that the package of BM25 is installed. No file is read.
@@ -67,18 +73,24 @@ class TextSource:
         """
         self.check(fold, root)
         assert fold is not None  # `check` refuses it
-        return folds(self.lists(root), fold, self.parts)
+        if not self.add_relevant:
+            return folds(self.lists(root), fold, self.parts)
+        return split_lists(*self._read(root), depth=self.depth, fold=fold, parts=self.parts)
 
     def lists(self, root: str | os.PathLike[str] | None = None) -> Dataset:
-        """Return the lists of all queries of the text data set. The lists are computed once per process.
+        """Return the lists of all queries of the text data set, with the documents that BM25 finds.
 
         Args:
             root: data root, as in `rankgrad.data.load`.
         """
-        data, warned = _lists(replace(self, **self._found(root)))
+        return candidate_lists(*self._read(root), depth=self.depth)
+
+    def _read(self, root: str | os.PathLike[str] | None) -> tuple[Collection, Run]:
+        """Return the collection and the run of BM25. They are computed once per process; all calls give warnings."""
+        collection, run, warned = _search(replace(self, add_relevant=None, **self._found(root)))
         for text in warned:
             warnings.warn(text, UserWarning, stacklevel=2)
-        return data
+        return collection, run
 
     def absolute(self, root: str | os.PathLike[str] | None = None) -> str:
         """Return the text spec with absolute paths, which are valid in every working directory.
@@ -90,9 +102,17 @@ class TextSource:
             option: path if path.startswith(ir_datasets.PREFIX) else os.path.abspath(path)
             for option, path in self._found(root).items()
         }
+        return self.spec(**paths)
+
+    def spec(self, **options: Any) -> str:
+        """Return the text spec, with other values of some options. Options at their default are left out.
+
+        Args:
+            options: options to replace.
+        """
         usual = {each.name: each.default for each in fields(self)}
-        options = {name: value for name, value in vars(self).items() if value != usual[name]}
-        return write(KIND, options={**options, **paths})
+        given = {**vars(self), **options}
+        return write(KIND, options={name: value for name, value in given.items() if value != usual[name]})
 
     def _found(self, root: str | os.PathLike[str] | None) -> dict[str, Any]:
         """Return complete paths for a text spec. A path is in the data root, unless only the current folder has it."""
@@ -131,8 +151,8 @@ def read_source(text: str) -> TextSource:
 
 
 @lru_cache(maxsize=2)
-def _lists(source: TextSource) -> tuple[Dataset, tuple[str, ...]]:
-    """Return the lists of a text data set with complete paths, and the warnings of reading and searching."""
+def _search(source: TextSource) -> tuple[Collection, Run, tuple[str, ...]]:
+    """Return the collection of a text data set with complete paths, the run of BM25, and the warnings of both."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         collection = load(source.path, queries=source.queries, qrels=source.qrels, name=source.name, topic=source.topic)
@@ -140,9 +160,8 @@ def _lists(source: TextSource) -> tuple[Dataset, tuple[str, ...]]:
             bad_value(source.path, "contain queries (or name their file in the option queries=FILE)", "none")
         index = BM25Index.build(collection.documents, k1=source.k1, b=source.b)
         run = index.search(collection.queries, k=source.depth, excluded=collection.excluded)
-        data = candidate_lists(collection, run, depth=source.depth)
     texts = (str(warning.message) for warning in caught if issubclass(warning.category, UserWarning))
-    return data, tuple(dict.fromkeys(texts))
+    return collection, run, tuple(dict.fromkeys(texts))
 
 
 def _top(root: str | os.PathLike[str] | None) -> Path:

@@ -1,8 +1,9 @@
 """Check and save encoders in the format of Hugging Face: a local folder, or the name of a model on the hub."""
 
+import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,6 @@ from rankgrad.errors import bad_value
 from rankgrad.text.encoder_seal import seal_encoder
 
 ENCODER = "encoder"  # folder with the files of Hugging Face, inside the folder of a model
-STATIC = "static:"  # prefix of an encoder that only has an embedding table
-_SHORTEST = 4  # tokens of an input: two special tokens, and one word each of query and document
 _NEW, _OLD = "encoder.new", "encoder.old"
 
 
@@ -31,23 +30,6 @@ def need_package(name: str, use: str) -> None:
     if find_spec(name) is None:
         package = name.replace("_", "-")
         raise ModuleNotFoundError(f"{use} needs {package}: pip install 'rankgrad[text]'")
-
-
-def check_encoder(encoder: Any, *, files: bool = True) -> str:
-    """Check the folder or name of an encoder, and return it as text. A local folder that does not exist is an error.
-
-    Args:
-        encoder: local folder or name on the hub, with or without the prefix `static:`.
-        files: False to accept a folder that does not exist.
-    """
-    if not isinstance(encoder, str | os.PathLike) or not str(encoder):
-        bad_value("encoder", "be a folder or the name of a model on the Hugging Face hub", repr(encoder))
-    text = str(encoder)
-    path = Path(text.removeprefix(STATIC)).expanduser()
-    local = text.removeprefix(STATIC).startswith(("/", ".", "~")) or path.exists()
-    if files and local and not (path / "config.json").is_file() and not (path / "modules.json").is_file():
-        bad_value("encoder", "be a folder with the files of a Hugging Face model, such as config.json", repr(text))
-    return text
 
 
 def save_pretrained(folder: Path, model: Any, tokeniser: Any) -> None:
@@ -80,46 +62,20 @@ def quiet_transformers() -> Iterator[Any]:
         transformers.logging.enable_progress_bar()
 
 
-def match_padding(encoder: str, tokenizer: Any, model: Any) -> None:
-    """Set the same padding token in tokenizer and model. If the tokenizer has no padding token, use its end token.
+def write_modules(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
+    """Write `modules.json` of sentence-transformers, and make the folders of the modules.
 
     Args:
-        encoder: folder or name, for the error message.
-        tokenizer: tokenizer of `transformers`.
-        model: model of `transformers`.
+        folder: existing folder of the encoder.
+        modules: folder, inside of `folder`, and kind of each module.
     """
-    if tokenizer.pad_token_id is None:
-        if tokenizer.eos_token_id is None:
-            bad_value("encoder", "have a tokenizer with a padding token or an end token", repr(encoder))
-        tokenizer.pad_token = tokenizer.eos_token
-    model.config.pad_token_id = tokenizer.pad_token_id  # decoders search the last token that is not padding
-
-
-def reads_token_types(body: Any) -> bool:
-    """Return True if an encoder distinguishes the tokens of query and document.
-
-    Args:
-        body: encoder of `transformers`.
-    """
-    return int(getattr(body.config, "type_vocab_size", 0) or 0) > 1
-
-
-def longest_input(max_length: int, tokenizer: Any, body: Any) -> int:
-    """Return the maximum number of tokens of an input: `max_length`, or the limit of the encoder if that is lower.
-
-    Args:
-        max_length: maximum number in the settings.
-        tokenizer: tokenizer of `transformers`.
-        body: encoder of `transformers`.
-    """
-    if not tokenizer.model_max_length >= _SHORTEST:
-        got = f"{tokenizer.name_or_path!r} with model_max_length {tokenizer.model_max_length}"
-        bad_value("encoder", f"read at least {_SHORTEST} tokens", got)
-    positions = int(getattr(body.config, "max_position_embeddings", 0) or 0)
-    table = getattr(getattr(body.base_model, "embeddings", None), "position_embeddings", None)
-    if (padding := getattr(table, "padding_idx", None)) is not None:
-        positions -= padding + 1  # positions of RoBERTa and related encoders begin after that of padding
-    return int(min(max_length, tokenizer.model_max_length, positions if positions > 0 else max_length))
+    for path, _ in modules:
+        (folder / path).mkdir(exist_ok=True)
+    listed = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (path, kind) in enumerate(modules)
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed, indent=2), encoding="utf-8")
 
 
 def replace_encoder(folder: Path, write: Callable[[Path], None]) -> None:

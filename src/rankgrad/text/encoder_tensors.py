@@ -1,7 +1,6 @@
 """Read the tensors of an encoder: one safetensors file, or several files with an index."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,10 @@ def tensor_sizes(folder: Path) -> dict[str, int]:
         folder: folder of the encoder.
     """
     sizes: dict[str, int] = {}
-    for path in _paths(folder):
-        with _opened(path) as file:
-            for name in file.keys():  # noqa: SIM118
-                part = file.get_slice(name)
-                if part.get_dtype() not in _FLOATS + _OTHER:
-                    bad_value(str(path), f"contain numbers of the types {', '.join(_FLOATS)}", part.get_dtype())
-                sizes[name] = torch.Size(part.get_shape()).numel()
+    for path, name, part in _entries(folder, lambda file, name: file.get_slice(name)):
+        if part.get_dtype() not in _FLOATS + _OTHER:
+            bad_value(str(path), f"contain numbers of the types {', '.join(_FLOATS)}", part.get_dtype())
+        sizes[name] = torch.Size(part.get_shape()).numel()
     return sizes
 
 
@@ -39,13 +35,24 @@ def read_encoder_tensors(folder: Path) -> dict[str, Tensor]:
     Args:
         folder: folder of the encoder.
     """
-    tensors: dict[str, Tensor] = {}
+    tensors = {name: tensor for _, name, tensor in _entries(folder, lambda file, name: file.get_tensor(name))}
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+
+
+def _entries(folder: Path, read: Callable[[Any, str], Any]) -> Iterator[tuple[Path, str, Any]]:
+    """Yield each tensor of an encoder, as `read` returns it from the open file, with its file and its name."""
+    from safetensors import SafetensorError, safe_open
+
     for path in _paths(folder):
-        with _opened(path) as file:
-            for name in file.keys():  # noqa: SIM118
-                tensor = file.get_tensor(name)
-                tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
-    return tensors
+        if not path.is_file():
+            must = "be a model that transformers can load, with weights as safetensors"
+            bad_value("encoder", must, f"no file {path}")
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118
+                    yield path, name, read(file, name)
+        except SafetensorError as error:
+            bad_value("encoder", "be a model that transformers can load", f"the damaged file {path}: {error}")
 
 
 def _paths(folder: Path) -> list[Path]:
@@ -57,16 +64,3 @@ def _paths(folder: Path) -> list[Path]:
         if Path(name).name != name or not name:
             bad_value(str(folder / _INDEX), "contain names of files as `weight_map`", repr(name))
     return [folder / name for name in dict.fromkeys(names)]
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        bad_value("encoder", "be a model that transformers can load, with weights as safetensors", f"no file {path}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except SafetensorError as error:
-        bad_value("encoder", "be a model that transformers can load", f"the damaged file {path}: {error}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankgrad.data.dataset import Dataset
 from rankgrad.errors import bad_value, one_of
 from rankgrad.metrics.trec import Run
-from rankgrad.text.candidates import NUMBERS, AnyRun, candidate_lists, fill_missing, pool, top_documents
+from rankgrad.text.candidates import NUMBERS, AnyRun, candidate_lists, fill_missing, pool, scores_of, top_documents
 from rankgrad.text.collection import Collection
 
 STANDARDISE = ("none", "zscore", "minmax")
@@ -128,10 +128,9 @@ def reciprocal_rank_fusion(runs: Mapping[str, AnyRun] | Sequence[AnyRun], k: flo
 def _column(data: Dataset, name: str, values: Mapping[str, Any]) -> list[float]:
     """Return the values of an additional column, next to the runs, for each document of the lists."""
     assert data.docids is not None
-    documents = data.docids.tolist()
     if any(isinstance(value, Mapping) for value in values.values()):
-        bounds = zip(data.qids.tolist(), data.offsets[:-1], data.offsets[1:], strict=True)
-        return [score for query, start, end in bounds for score in fill_missing(values, query, documents[start:end])]
+        return scores_of(data, values)
+    documents = data.docids.tolist()
     if missing := [document for document in documents if document not in values]:
         bad_value(f"column {name!r}", "have a value for each document of the lists", f"none for {missing[0]!r}")
     return [values[document] for document in documents]

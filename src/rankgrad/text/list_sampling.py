@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from rankgrad.training.batch_schedule import StepLists
 
-SAMPLINGS = ("relevant", "pairs", "random")
-
 
 def training_steps(
     labels: NDArray[np.float32],

@@ -25,12 +25,12 @@ from rankgrad.models.folder import (
     write_metrics,
 )
 from rankgrad.models.protocol import TrainedModel
+from rankgrad.settings.schema import check_number
+from rankgrad.settings.text import TextSettings
 from rankgrad.text.collection import collection_of
 from rankgrad.text.encoder_files import ENCODER, replace_encoder, settle_encoder
 from rankgrad.text.network import Pairs, TextNetwork, Told
 from rankgrad.text.network_from_settings import build_network
-from rankgrad.text.settings import TextSettings
-from rankgrad.training.settings import check_number
 
 KIND = "text"  # `kind` in the `config.json` of a text model
 _OF_NETWORK = ("model", "temperature", "max_length", "passages", "max_document", "chunk", "precision")

@@ -27,7 +27,7 @@ class TextNetwork(nn.Module, ABC):
     The encoder runs on chunks of `chunk` inputs, with exact gradients: see `rankgrad.text.chunked_gradients`.
     """
 
-    kind: ClassVar[str]
+    options: ClassVar[tuple[str, ...]] = ("max_length", "passages", "max_document", "chunk")  # settings it takes
     body: nn.Module
     tokeniser: Tokeniser
     chunk: int

@@ -4,11 +4,13 @@ from typing import Any, NoReturn
 
 import torch
 
+from rankgrad.settings.text import TextSettings
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.cross_encoder import CrossEncoder
 from rankgrad.text.encoder_loading import library_message
 from rankgrad.text.network import TextNetwork
-from rankgrad.text.settings import TextSettings
+
+_NETWORKS: dict[str, Any] = {"bi_encoder": BiEncoder, "cross_encoder": CrossEncoder}
 
 
 def build_network(settings: TextSettings) -> TextNetwork:
@@ -17,18 +19,9 @@ def build_network(settings: TextSettings) -> TextNetwork:
     Args:
         settings: checked settings.
     """
-    options: dict[str, Any] = {
-        "max_length": settings.max_length,
-        "passages": settings.passages,
-        "max_document": settings.max_document,
-        "chunk": settings.chunk,
-    }
-    network: TextNetwork
+    kind = _NETWORKS[settings.model]
     try:
-        if settings.model == "bi_encoder":
-            network = BiEncoder(settings.encoder, temperature=settings.temperature, **options)
-        else:
-            network = CrossEncoder(settings.encoder, **options)
+        network = kind(settings.encoder, **{name: getattr(settings, name) for name in kind.options})
     except (TypeError, AttributeError, ArithmeticError, LookupError) as error:
         _refuse(settings.encoder, f"the error {library_message(error)}", error)
     _check_scores(network, settings.encoder)

@@ -1,6 +1,5 @@
 """Static encoder: one vector per token and no layers. It is much faster than a Transformer."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rankgrad.errors import bad_value
-from rankgrad.text.encoder_files import need_package
+from rankgrad.text.encoder_files import need_package, write_modules
 from rankgrad.text.encoder_loading import EncoderFiles
 from rankgrad.text.encoder_tensors import ONE, read_encoder_tensors
 
@@ -75,15 +74,8 @@ class StaticBody(nn.Module):
         """
         from safetensors.torch import save_file
 
+        write_modules(folder, ((_FOLDER, "StaticEmbedding"), ("1_Normalize", "Normalize")))
         path = folder / _FOLDER
-        path.mkdir(exist_ok=True)
         tokenizer.backend_tokenizer.enable_truncation(max_length)  # `tokenizer.json` contains this limit
         tokenizer.save_pretrained(path)
         save_file({"embedding.weight": self.embedding.weight.detach().cpu().contiguous()}, path / ONE)
-        kinds = (("0", _FOLDER, "StaticEmbedding"), ("1", "1_Normalize", "Normalize"))
-        modules = [
-            {"idx": index, "name": name, "path": place, "type": f"sentence_transformers.models.{kind}"}
-            for index, (name, place, kind) in enumerate(kinds)
-        ]
-        (folder / "1_Normalize").mkdir(exist_ok=True)
-        (folder / "modules.json").write_text(json.dumps(modules, indent=2), encoding="utf-8")

@@ -2,17 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.errors import bad_type, one_of
+from rankgrad.errors import bad_type, bad_value, one_of
+from rankgrad.settings.text import PASSAGES
 
-PASSAGES = ("first", "mean", "best")
+if TYPE_CHECKING:
+    from rankgrad.text.encoder_loading import EncoderFiles
+
 _LARGEST_CACHE = 1_000_000_000  # maximum size, in bytes, of the token inputs that are kept for the next epoch
+_SHORTEST = 4  # tokens of an input: two special tokens, and one word each of query and document
 _ENTRY = 600  # bytes of an entry of the cache besides its numbers
 
 
@@ -41,10 +45,10 @@ class Tokeniser:
     def __init__(
         self,
         tokenizer: Any,
-        *,
         max_length: int,
         passages: str,
         max_document: int | None = None,
+        *,
         special: bool = True,
         types: bool = True,
     ) -> None:
@@ -55,6 +59,29 @@ class Tokeniser:
         self.max_document, self.special = max_document, special
         self.types = types and "token_type_ids" in tokenizer.model_input_names
         self.pad = 0 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+
+    @staticmethod
+    def of_encoder(
+        files: "EncoderFiles", model: Any, max_length: int, passages: str, max_document: int | None
+    ) -> "Tokeniser":
+        """Return the tokeniser of an encoder, with the encoder's limit of the length and its token types.
+
+        If the tokenizer has no padding token, tokenizer and model use the end token.
+
+        Args:
+            files: files of the encoder.
+            model: model of `transformers`.
+            max_length, passages, max_document: as in `Tokeniser`.
+        """
+        tokenizer = files.tokenizer(model.config)
+        if tokenizer.pad_token_id is None:
+            if tokenizer.eos_token_id is None:
+                bad_value("encoder", "have a tokenizer with a padding token or an end token", repr(files.encoder))
+            tokenizer.pad_token = tokenizer.eos_token
+        model.config.pad_token_id = tokenizer.pad_token_id  # decoders search the last token that is not padding
+        types = int(getattr(model.config, "type_vocab_size", 0) or 0) > 1
+        longest = _longest_input(max_length, tokenizer, model)
+        return Tokeniser(tokenizer, longest, passages, max_document, types=types)
 
     def texts(self, texts: Sequence[str]) -> list[TokenInput]:
         """Return the token ids of one input per text. A long text is truncated.
@@ -161,6 +188,18 @@ class InputCache(dict[Any, list[TokenInput]]):
         if self.size + size <= _LARGEST_CACHE:
             self.size += size
             self[key] = inputs
+
+
+def _longest_input(max_length: int, tokenizer: Any, model: Any) -> int:
+    """Return the maximum number of tokens of an input: `max_length`, or the limit of the encoder if that is lower."""
+    if not tokenizer.model_max_length >= _SHORTEST:
+        got = f"{tokenizer.name_or_path!r} with model_max_length {tokenizer.model_max_length}"
+        bad_value("encoder", f"read at least {_SHORTEST} tokens", got)
+    positions = int(getattr(model.config, "max_position_embeddings", 0) or 0)
+    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if (padding := getattr(table, "padding_idx", None)) is not None:
+        positions -= padding + 1  # positions of RoBERTa and related encoders begin after that of padding
+    return int(min(max_length, tokenizer.model_max_length, positions if positions > 0 else max_length))
 
 
 def chunks_by_length(inputs: Sequence[TokenInput], size: int) -> tuple[list[list[TokenInput]], Tensor]:

@@ -1,8 +1,6 @@
 """Train a text ranker on the lists of a text data set, with any loss of `rankgrad.losses`."""
 
 import math
-import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,60 +10,23 @@ from torch import Tensor, nn
 
 from rankgrad.data import Dataset
 from rankgrad.data.evaluation import evaluate_lists
-from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_value
-from rankgrad.losses.custom import as_loss
-from rankgrad.run import Callback, NotFinite, run
+from rankgrad.run import NotFinite
 from rankgrad.run.loop import OneProcess, TrainingLoop
+from rankgrad.run.objective import Batch, column_tensors, objective
+from rankgrad.settings.schema import Checked
+from rankgrad.settings.text import TextSettings
 from rankgrad.text.collection import collection_of
 from rankgrad.text.list_sampling import training_steps
 from rankgrad.text.model import TextModel, pairs_of
 from rankgrad.text.network import TextNetwork
 from rankgrad.text.network_from_settings import build_network
-from rankgrad.text.settings import TextSettings
 from rankgrad.training.batch_schedule import StepLists
 from rankgrad.training.checkpoint import run_id
 from rankgrad.training.devices import chosen_device
 from rankgrad.training.epochs import EpochTraining
-from rankgrad.training.objective import checked_weights
-from rankgrad.training.optimisers import check_optimiser
 
 Groups = list[dict[str, Any]]
-
-
-def train_text(
-    settings: TextSettings,
-    data: Dataset,
-    validation: Dataset | None = None,
-    *,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    progress: bool | None = None,
-    callbacks: Iterable[Callback] = (),
-    init_model: TextModel | None = None,
-) -> TextModel:
-    """Train a text ranker, and return the model of the epoch with the best metric on the validation lists.
-
-    Without validation lists, return the model of the last epoch. On a CPU, a resumed run gives exactly the same weights
-    as an uninterrupted run.
-
-    Args:
-        settings: settings of the run.
-        data: training lists: a text data set, for example from `rankgrad.text.candidate_lists`.
-        validation: validation lists, also a text data set.
-        out: folder for the model, checkpoints and `log.jsonl`; the run locks the folder. None to write nothing.
-        resume: True to resume from the checkpoint in `out`, if a checkpoint exists.
-        progress: True to show a progress bar on a terminal, otherwise one line per epoch. None: only the bar.
-        callbacks: functions that are called with the log row of each epoch; a true return value ends the training.
-        init_model: trained text model of the same architecture. The training starts from the weights of this model.
-    """
-    settings.check()
-    collection_of(data)
-    texts = settings.to_json()
-    validation = useful_validation(validation, texts["metric"])
-    check_training_labels(data, texts["loss"], None if validation is None else texts["metric"])
-    training = TextTraining(settings, data, validation, init_model)
-    return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
 
 def parameter_groups(network: TextNetwork, loss: nn.Module, settings: TextSettings) -> Groups:
@@ -104,10 +65,10 @@ class TextTraining(EpochTraining):
     kept: dict[str, Tensor] | None = None  # weights of the best epoch
 
     def __init__(
-        self, settings: TextSettings, data: Dataset, validation: Dataset | None, init_model: TextModel | None
+        self, checked: Checked, data: Dataset, validation: Dataset | None, init_model: TextModel | None
     ) -> None:
         validation = None if validation is None or not len(validation) else validation
-        super().__init__(settings, data, validation, OneProcess(chosen_device(settings.device)))
+        super().__init__(checked, data, validation, None, OneProcess(chosen_device(checked.settings.device)))
         self.init_model, self.device = init_model, self.processes.device
 
     def start(self, folder: Path | None, resume: bool) -> None:
@@ -128,12 +89,11 @@ class TextTraining(EpochTraining):
         self.network = network.to(device).use(collection_of(self.data))
         if settings.checkpointing:
             self.network.checkpoint_layers()
-        self.loss = as_loss(settings.loss).to(device)
-        self.weights = checked_weights(self.data.weights, self.data, self.loss)
+        self.loss = self.loss.to(device)
         self.objective = NetworkWithLoss(self.network, self.loss)
-        kind, options = check_optimiser(settings.optimiser)
+        kind, options = self.parts["optimiser"]
         if device.type == "cuda" and kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            options |= {"fused": True}
+            options = {**options, "fused": True}
         self.optimiser = kind(parameter_groups(self.network, self.loss, settings), **options)
         self.optimisers = {"optimiser": self.optimiser}
         self.model = TextModel(self.network, self.settings_json, run=run_id(settings, self.data, init_hash))
@@ -180,12 +140,10 @@ class TextTraining(EpochTraining):
         for batch in batches:
             with self.model.precision():
                 scores = self.network(pairs_of(self.data, batch.rows))
-            wanted = torch.from_numpy(labels[batch.rows]).to(self.device)
-            offsets = torch.from_numpy(batch.offsets).to(self.device)
-            extra = {}
-            if self.weights is not None:
-                extra["weights"] = self.weights[torch.from_numpy(batch.rows)].to(self.device)
-            values = self.loss(scores, wanted, offsets=offsets, reduction="none", **extra)
+            weights = None if self.weights is None else self.weights[torch.from_numpy(batch.rows)].to(self.device)
+            wanted, offsets = (torch.from_numpy(part).to(self.device) for part in (labels[batch.rows], batch.offsets))
+            columns = column_tensors(self.data, batch.rows, self.device)
+            values = objective(self.loss, scores, Batch(None, wanted, offsets, weights, columns=columns))
             (values.sum() / count).backward()
             total = float(values.detach().double().sum())
             if not abs(total) < float("inf"):
@@ -208,7 +166,7 @@ class TextTraining(EpochTraining):
         with self.averaged():
             scores = self.model.score_lists(self.validation)
         self.network.use(collection_of(self.data))  # the validation lists may be of another collection
-        found = evaluate_lists(scores, self.validation, [self.settings.metric], bootstrap=0)
+        found = evaluate_lists(scores, self.validation, [self.parts["metric"]], bootstrap=0)
         values = found.values[self.metric]
         return found.means[self.metric] if np.isfinite(values).any() else math.nan
 

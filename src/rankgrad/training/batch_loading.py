@@ -7,7 +7,6 @@ advance.
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,21 +16,12 @@ from torch import Tensor
 from rankgrad.data import Dataset, Preprocessing
 from rankgrad.data.dataset import ChosenRows
 from rankgrad.data.sparse_rows import is_sparse
+from rankgrad.run.objective import Batch, column_tensors
 from rankgrad.training.batch_schedule import StepLists
 
 _AHEAD = 4  # number of batches that are read in advance
 _SHARE = 0.5  # largest share of the free device memory that the data may use
 _SPARSE = 1 << 26  # largest number of bytes of sparse data in dense form that is placed on the device
-
-
-class Batch(NamedTuple):
-    """The lists of one training batch, on the device."""
-
-    features: Tensor  # (documents, f)
-    labels: Tensor  # (documents,)
-    offsets: Tensor  # (lists + 1,)
-    weights: Tensor | None  # (documents,)
-    width: int  # number of documents of the longest list
 
 
 class DeviceData:
@@ -43,6 +33,7 @@ class DeviceData:
         self.features = torch.from_numpy(preprocessing.transform(data.matrix, data.offsets)).to(device)
         self.labels = torch.from_numpy(np.array(data.labels, dtype=np.float32)).to(device)
         self.weights = None if weights is None else weights.to(device)
+        self.columns = column_tensors(data, device=device)
         self.device = device
 
     def batches(self, steps: Sequence[StepLists]) -> Iterator[Batch]:
@@ -63,7 +54,9 @@ class DeviceData:
     def gather(self, rows: Tensor, offsets: Tensor, width: int) -> Batch:
         """Return the batch that consists of these rows of the data on the device."""
         weights = None if self.weights is None else self.weights.index_select(0, rows)
-        return Batch(self.features.index_select(0, rows), self.labels.index_select(0, rows), offsets, weights, width)
+        columns = {name: values.index_select(0, rows) for name, values in self.columns.items()}
+        features, labels = self.features.index_select(0, rows), self.labels.index_select(0, rows)
+        return Batch(features, labels, offsets, weights, width, columns)
 
 
 class StreamedData:
@@ -115,7 +108,7 @@ class StreamedData:
         if self.device.type == "cuda":
             arrays = (tensor.pin_memory() for tensor in arrays)
         rows, labels, offsets = arrays
-        return Batch(rows, labels, offsets, weights, step.width)
+        return Batch(rows, labels, offsets, weights, step.width, column_tensors(self.data, step.rows))
 
     def _features(self, step: StepLists) -> NDArray[np.float32]:
         lengths = self.data.lengths[step.lists]
@@ -127,9 +120,11 @@ class StreamedData:
         return self.preprocessing.transform(whole.features, whole.offsets)[step.rows - starts]
 
     def _move(self, batch: Batch) -> Batch:
-        rows, labels, offsets = (tensor.to(self.device, non_blocking=True) for tensor in batch[:3])
+        parts = batch.features, batch.labels, batch.offsets
+        rows, labels, offsets = (tensor.to(self.device, non_blocking=True) for tensor in parts)
         weights = None if batch.weights is None else batch.weights.to(self.device)
-        return Batch(rows, labels, offsets, weights, batch.width)
+        columns = {name: values.to(self.device) for name, values in batch.columns.items()}
+        return Batch(rows, labels, offsets, weights, batch.width, columns)
 
 
 def batch_source(

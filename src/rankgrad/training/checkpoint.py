@@ -12,16 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
+from rankgrad.atomic_files import hash_of, read_tensors, under, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.run.checkpoint import LAST, check_settings, data_fingerprint, refuse_checkpoint
 from rankgrad.run.state import RunState, checked_state
+from rankgrad.settings.neural import Settings
 from rankgrad.training.optimisers import MovingAverage, load_state, state_tensors
-from rankgrad.training.settings import Settings
-
-# Settings that may change when a run is resumed, because they do not affect the result of a step.
-_FREE = ("epochs", "patience", "data_on", "save_steps", "trackers", "device")
 
 
 class Checkpoint:
@@ -38,11 +35,12 @@ class Checkpoint:
         data: Dataset,
         fabric: Any,
         init_hash: str | None = None,
-        weights: Any = None,
+        weights: Tensor | None = None,
     ) -> None:
         self.path, self.fabric, self.init_hash = folder / LAST, fabric, init_hash
-        self.settings, self.data = settings.to_json(), data_fingerprint(data)
-        self.weights = _weights_checksum(data.weights if weights is None else weights)
+        self.settings, self.changeable = settings.to_json(), settings.changeable()
+        self.data = data_fingerprint(data)
+        self.weights = None if weights is None else zlib.crc32(weights.numpy().tobytes())
         self.run = run_id(settings, data, init_hash)
         self.held_out: str | None = None  # hash of the held-out lists, if there are any
         self._found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -114,21 +112,19 @@ class Checkpoint:
         average: MovingAverage | None,
         scaler: Any,
     ) -> None:
-        parts: dict[str, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            part, _, rest = name.partition(".")
-            parts.setdefault(part, {})[rest] = value
-        module.load_state_dict(parts["module"])
+        module.load_state_dict(under("module.", tensors))
         for part, optimiser in optimisers.items():
-            load_state(optimiser, parts.get(part, {}))
+            load_state(optimiser, under(f"{part}.", tensors))
         if average is not None:
             for number, mean in enumerate(average.mean):
-                mean.copy_(parts["average"][str(number)])
+                mean.copy_(tensors[f"average.{number}"])
         if scaler and facts["scaler"]:
             scaler.load_state_dict(facts["scaler"])
         rank, world = self.fabric.global_rank, self.fabric.world_size
         # PyTorch reads a state from the start of its memory, so the state of one process must be a copy.
-        _set_random({name: value[rank].clone() if world > 1 else value for name, value in parts["random"].items()})
+        _set_random(
+            {name: value[rank].clone() if world > 1 else value for name, value in under("random.", tensors).items()}
+        )
 
     def _gathered(self, value: Tensor) -> Tensor:
         """Return the values of all processes for a checkpoint, `(processes, ...)`; for one process, return `value`."""
@@ -140,7 +136,7 @@ class Checkpoint:
         return torch.stack(every)
 
     def _compare(self, facts: dict[str, Any]) -> None:
-        check_settings(self.settings, facts["settings"], _FREE, self.path.parent)
+        check_settings(self.settings, facts["settings"], self.changeable, self.path.parent)
         if facts["data"] != self.data:
             bad_value("data", f"equal the data of the run, {facts['data']}, to resume {self.path.parent}", self.data)
         then = facts.get("weights", self.weights)  # an older checkpoint does not contain the checksum
@@ -163,14 +159,9 @@ def run_id(settings: Settings, data: Dataset, init_hash: str | None = None) -> s
         data: the training lists.
         init_hash: hash of the model that the run starts from, or None.
     """
-    fixed = {name: value for name, value in settings.to_json().items() if name not in _FREE}
+    fixed = {name: value for name, value in settings.to_json().items() if name not in settings.changeable()}
     facts = [fixed, data_fingerprint(data), *([] if init_hash is None else [init_hash])]
     return hash_of(json.dumps(facts, sort_keys=True).encode())[:16]
-
-
-def _weights_checksum(weights: Any) -> int | None:
-    """Return a checksum of the document weights of a neural run, or None if there are no weights."""
-    return None if weights is None else zlib.crc32(np.array(weights, dtype=np.float32).tobytes())
 
 
 def _random(device: torch.device) -> dict[str, Tensor]:

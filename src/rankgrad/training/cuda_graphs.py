@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankgrad.training.batch_loading import Batch
+from rankgrad.run.objective import Batch
 from rankgrad.training.optimisers import MovingAverage
 
 
@@ -144,18 +144,15 @@ class GraphStep:
         graph.replay()
 
 
-def objective_arguments(buffers: GraphBuffers) -> tuple[Tensor, Tensor, Tensor, Tensor | None, int, Tensor]:
-    """Return the arguments of the objective for a CUDA graph. For the loss, the surplus rows are additional lists."""
+def objective_arguments(buffers: GraphBuffers) -> tuple[Batch, Tensor]:
+    """Return the arguments of the objective for a CUDA graph. For the loss, the surplus rows are additional lists.
+
+    The batch has no named columns, because a custom objective is never recorded.
+    """
     surplus = buffers.labels.shape[0] - buffers.offsets[-1]
     after = buffers.offsets[-1] + surplus * buffers.parts // buffers.parts.shape[0]
-    return (
-        buffers.features,
-        buffers.labels,
-        buffers.offsets,
-        buffers.weights,
-        buffers.width,
-        torch.cat([buffers.offsets, after]),
-    )
+    batch = Batch(buffers.features, buffers.labels, buffers.offsets, buffers.weights, buffers.width)
+    return batch, torch.cat([buffers.offsets, after])
 
 
 def buffer_size(count: int) -> int:

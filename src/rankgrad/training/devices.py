@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rankgrad.errors import bad_value
-from rankgrad.training.settings import PRECISIONS, Settings
+from rankgrad.settings.neural import PRECISIONS, Settings
 
 
 def start_fabric(settings: Settings) -> Any:

@@ -8,45 +8,49 @@ from typing import Any
 from torch import nn
 
 from rankgrad.data import Dataset
-from rankgrad.losses.from_text import TextLoss
-from rankgrad.metrics.custom import as_metric
 from rankgrad.run import Trainable
 from rankgrad.run.state import RunState
+from rankgrad.run.training_labels import check_lists
+from rankgrad.settings.schema import Checked
 from rankgrad.training.checkpoint import Checkpoint
-from rankgrad.training.optimisers import MovingAverage, plateau, schedule, set_rate
+from rankgrad.training.objective import checked_weights
+from rankgrad.training.optimisers import MovingAverage, Schedule, set_rate
 
 
 class EpochTraining(Trainable):
     """A training in epochs by gradient descent. A subclass makes the parts in `start`, and trains in `train`."""
 
     objective: nn.Module  # network and loss as one module, so that a checkpoint contains both
-    loss: TextLoss
     optimisers: dict[str, Any]  # optimisers of PyTorch, by the name that the checkpoint uses
     average: MovingAverage | None = None  # moving average of the weights, for the setting `ema`
     scaler: Any = None
     checkpoint: Checkpoint | None = None
     resumed: bool = False  # True if the run continues from a checkpoint
 
-    def __init__(self, settings: Any, data: Dataset, validation: Dataset | None, processes: Any) -> None:
-        self.settings, self.data, self.validation, self.processes = settings, data, validation, processes
-        self.settings_json, metric = settings.to_json(), as_metric(settings.metric)
-        self.metric, self.higher_is_better = self.settings_json["metric"], metric.higher_is_better
+    def __init__(
+        self, checked: Checked, data: Dataset, validation: Dataset | None, weights: Any, processes: Any
+    ) -> None:
+        self.settings, self.parts = settings, parts = checked.settings, checked.parts
+        self.data, self.processes, self.settings_json = data, processes, settings.to_json()
+        self.loss, self.judge = parts["loss"], parts["metric"]
+        self.metric, self.higher_is_better = self.settings_json["metric"], self.judge.higher_is_better
+        self.weights = checked_weights(data.weights if weights is None else weights, data, self.loss)
+        self.validation = check_lists(data, validation, str(self.loss), self.loss.traits, self.judge, self.weights)
         self.units, self.patience = settings.epochs, settings.patience
-        self.rate = schedule(settings.schedule, settings.epochs, settings.warmup)
+        self.schedule = Schedule(parts["schedule"], settings.epochs, settings.warmup)
         self.trackers = tuple(settings.trackers or ())
         self.state = RunState()
 
-    def find_checkpoint(self, folder: Path | None, resume: bool, init_hash: str | None, weights: Any = None) -> None:
+    def find_checkpoint(self, folder: Path | None, resume: bool, init_hash: str | None) -> None:
         """Prepare the checkpoint of the run. If the run is resumed, read `state` from it.
 
         Args:
             folder: folder of the run, or None.
             resume: True to resume from the checkpoint in the folder, if there is one.
             init_hash: hash of the model that the run starts from, or None.
-            weights: document weights of the caller, or None.
         """
         if folder is not None:
-            self.checkpoint = Checkpoint(folder, self.settings, self.data, self.processes, init_hash, weights)
+            self.checkpoint = Checkpoint(folder, self.settings, self.data, self.processes, init_hash, self.weights)
             self.resumed = resume and self.checkpoint.path.exists()
             if self.resumed:
                 self.state = self.checkpoint.read()
@@ -63,7 +67,7 @@ class EpochTraining(Trainable):
             now: time in epochs, as a fraction.
         """
         for optimiser in self.optimisers.values():
-            set_rate(optimiser, self.rate(now, self.state.plateau))
+            set_rate(optimiser, self.schedule.factor(now, self.state.plateau))
 
     def new_average(self) -> MovingAverage | None:
         """Return a moving average of the current weights of network and loss; None without the setting `ema`."""
@@ -112,7 +116,7 @@ class EpochTraining(Trainable):
         """Begin a new epoch in `state`."""
         state = self.state
         state.epoch, state.step, state.loss, state.lists = state.epoch + 1, 0, 0.0, 0
-        state.plateau = plateau(self.settings.schedule, state.plateau, state.stale)
+        state.plateau = self.schedule.lowered(state.plateau, state.stale)
 
     def save(self) -> None:
         """Write the checkpoint, if the run has a folder."""

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -104,7 +104,7 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
         ('torch.export', True)
     """
     path = Path(path)
-    format = _format(path, format)
+    format = chosen_format(path, format, FORMATS, linear_files.FORMATS, "")
     if format == "onnx":
         need_packages(*PACKAGES)
     model = on_cpu(model)
@@ -112,11 +112,67 @@ def export(model: Exportable, path: str | os.PathLike[str], *, format: str | Non
         return _engine(model, path, format)
     with _exporting(model):
         content, engine, run = (_onnx if format == "onnx" else _torch)(_trace(model))
-    difference = compare_outputs(run, model.score, _draw(model))
-    content, calibrated = complete_onnx(content, model, _draw(model)) if format == "onnx" else (content, None)
+    return write_checked(model, path, format, content, engine, run, _draw(model))
+
+
+def write_checked(
+    model: Any, path: Path, format: str, content: bytes, engine: str, run: "Run", draw: "Draw"
+) -> Exported:
+    """Check the scores of an exported file, complete the file if it is ONNX, and write it.
+
+    Args:
+        model: model that the file contains.
+        path: path of the file, which is written atomically.
+        format: format of the file.
+        content: content of the file.
+        engine: name of the program of `run`.
+        run: function that returns the scores of the file.
+        draw: function that returns features for the check.
+    """
+    difference = compare_outputs(run, model.score, draw)
+    content, calibrated = complete_onnx(content, model, draw) if format == "onnx" else (content, None)
     with writing_output(path) as file, naming(path):
         file.write(content)
     return Exported(path, format, engine, CHECKED, difference, calibrated)
+
+
+def write_for_engine(
+    model: Any, path: Path, format: str, content: bytes, scores: Callable[..., NDArray[Any]], draw: "Draw"
+) -> Exported:
+    """Check and write a file for a search engine, as `write_checked`.
+
+    Args:
+        model: model that the file contains.
+        path: path of the file.
+        format: format of the file.
+        content: content of the file.
+        scores: function that computes scores `(documents,)` from the content, as the engine does.
+        draw: function that returns features for the check.
+    """
+
+    def run(rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        return scores(np.where(mask[..., None], rows, 0).reshape(-1, model.features)).reshape(mask.shape)
+
+    return write_checked(model, path, format, content, f"an interpreter of {format} files", run, draw)
+
+
+def chosen_format(path: Path, format: str | None, known: Mapping[str, str], others: Iterable[str], what: str) -> str:
+    """Return the format of an export: the given one, or the one of the extension of the path.
+
+    Args:
+        path: path of the file.
+        format: name of the format, or None.
+        known: extension of each format that has one.
+        others: names of the other formats.
+        what: what is exported, for the error.
+    """
+    if format is not None:
+        one_of("format", format, [*known, *others])
+        return format
+    found = {ending: name for name, ending in known.items()}.get(path.suffix.lower())
+    if found is None:
+        bad_value("path", f"end in {' or '.join(known.values())}{what} if format is None", repr(str(path)))
+    return found
 
 
 def complete_onnx(content: bytes, model: Any, draw: "Draw") -> tuple[bytes, float | None]:
@@ -158,14 +214,7 @@ def _engine(model: Exportable, path: Path, format: str) -> Exported:
         linear_files.read_linear(model.ranker, model.steps, format), format, names, path.stem
     )
     scores = linear_files.linear_scores(content, format, names)
-
-    def run(rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-        return scores(np.where(mask[..., None], rows, 0).reshape(-1, model.features)).reshape(mask.shape)
-
-    difference = compare_outputs(run, model.score, _draw(model))
-    with writing_output(path) as file, naming(path):
-        file.write(content)
-    return Exported(path, format, f"an interpreter of {format} files", CHECKED, difference)
+    return write_for_engine(model, path, format, content, scores, _draw(model))
 
 
 def engine_names(model: Any) -> list[str]:
@@ -180,16 +229,6 @@ def engine_names(model: Any) -> list[str]:
     if twice := [name for name in names if names.count(name) > 1]:
         bad_value("feature_names", "differ from each other", f"{twice[0]!r} twice")
     return names
-
-
-def _format(path: Path, format: str | None) -> str:
-    if format is not None:
-        one_of("format", format, [*FORMATS, *linear_files.FORMATS])
-        return format
-    found = {ending: name for name, ending in FORMATS.items()}.get(path.suffix.lower())
-    if found is None:
-        bad_value("path", f"end in {' or '.join(FORMATS.values())} if format is None", repr(str(path)))
-    return found
 
 
 def on_cpu(model: Exportable) -> Exportable:

@@ -12,19 +12,18 @@ from rankgrad.errors import bad_value
 from rankgrad.rankers.custom import as_ranker
 from rankgrad.rankers.embedded import EmbeddedCategories, embedded_width
 from rankgrad.rankers.scorer import Scorer
-from rankgrad.training.settings import Settings
 
 
-def fitted_preprocessing(settings: Settings, data: Dataset) -> Preprocessing:
+def fitted_preprocessing(steps: Preprocessing, data: Dataset) -> Preprocessing:
     """Return the preprocessing of a neural run, fitted on the training lists.
 
     Args:
-        settings: settings of the run.
+        steps: preprocessing of the settings.
         data: training lists.
     """
     # A column without any value has one category that never occurs, because an embedding needs a category.
     categorical = tuple((column, max(1, len(values))) for column, values in sorted((data.categories or {}).items()))
-    found = replace(settings.preprocessing(), categorical=categorical).fit(data)
+    found = replace(steps, categorical=categorical).fit(data)
     if any(np.isnan(array).any() for array in found.to_config()[1].values()):
         names = data.feature_names or range(1, data.features.shape[1] + 1)
         columns = [column for column in range(len(names)) if column not in (data.categories or {})]
@@ -38,7 +37,7 @@ def make_ranker(model: Any, features: int, steps: Preprocessing) -> Scorer:
     """Make a ranker for the columns after preprocessing. Categorical features get embeddings.
 
     Args:
-        model: a spec, a network or a function; see `rankgrad.rankers.custom.as_ranker`.
+        model: name and options, a network or a function: the result of `rankgrad.rankers.custom.check_ranker`.
         features: number of features of the data.
         steps: fitted preprocessing.
     """
@@ -46,7 +45,7 @@ def make_ranker(model: Any, features: int, steps: Preprocessing) -> Scorer:
     if not steps.categorical:
         return as_ranker(model, width)
     counts = [count for _, count in steps.categorical]
-    if not isinstance(model, str):
+    if not isinstance(model, tuple):
         bad_value("model", "be a name such as 'mlp' if a feature is categorical", type(model).__name__)
     network = as_ranker(model, embedded_width(width, counts))
     return EmbeddedCategories(width, counts, network)

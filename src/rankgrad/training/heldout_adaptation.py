@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from rankgrad.data import Dataset
 from rankgrad.data.splitting import HOLDOUT, held_out
 from rankgrad.data.training_labels import lists_with_different_labels
-from rankgrad.errors import bad_value
+from rankgrad.errors import bad_value, warn_caller
 from rankgrad.losses.from_text import TextLoss
-from rankgrad.training.batch_loading import Batch, DeviceData, StreamedData
+from rankgrad.run.objective import Batch
+from rankgrad.training.batch_loading import DeviceData, StreamedData
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.hypergradient import heldout_gradient, step_scale
 from rankgrad.training.objective import EagerStep, RankerWithLoss
@@ -35,15 +36,22 @@ class HeldoutSchedule(BatchSchedule):
 def split_held_out(data: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the indices of the training lists and of the held-out lists. Labels differ in each held-out list."""
     differ = lists_with_different_labels(data)
-    heldout = np.intersect1d(held_out(data, HOLDOUT, seed)[1], differ)
+    heldout, first = np.intersect1d(held_out(data, HOLDOUT, seed)[1], differ), data.first_lists
     if not len(heldout):
         bad_value("data", "have at least 3 lists in which labels differ, because some are held out", len(differ))
-    return np.setdiff1d(np.arange(len(data)), heldout), heldout
+    return np.flatnonzero(~np.isin(first, first[heldout])), heldout
 
 
-def freeze_loss(loss: TextLoss) -> dict[str, nn.Parameter]:
-    """Freeze the parameters of the loss, and return them by name. A step of the ranker then does not change them."""
+def freeze_loss(loss: TextLoss, resumed: bool) -> dict[str, nn.Parameter]:
+    """Freeze the parameters of the loss, and return them by name. A step of the ranker then does not change them.
+
+    `adapt` is deprecated, because a choice among fixed losses by the validation lists is better: see
+    docs/learned-loss.md. A resumed run gives no warning.
+    """
     loss.warns = False  # this training run adapts the parameters
+    if not resumed:
+        told = f"adapt={loss.adapt} is deprecated, and version 0.4 removes it"
+        warn_caller(f"{told}: train with several fixed gains and discounts, and choose by the validation lists")
     learned = {name: value for name, value in loss.named_parameters() if value.requires_grad}
     for value in learned.values():
         value.requires_grad_(False)

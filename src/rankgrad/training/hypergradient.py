@@ -28,7 +28,7 @@ from rankgrad.losses.from_text import TextLoss
 from rankgrad.metrics import Metric
 from rankgrad.metrics.custom import CustomMetric
 from rankgrad.relax import sigmoid_ranks
-from rankgrad.training.batch_loading import Batch
+from rankgrad.run.objective import Batch
 
 TEMPERATURE = 0.2  # temperature of the soft ranks in H; they are close to true ranks if scores differ by at least 1
 _SHIFT = 1e-4  # largest change of a score for the difference; the result has about 7 correct digits in float64

@@ -1,5 +1,6 @@
 """Train a neural ranker. Lightning Fabric handles devices, precision and several processes."""
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,12 +12,12 @@ from torch import Tensor, nn
 
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
-from rankgrad.data.training_labels import check_training_labels, useful_validation
-from rankgrad.losses.custom import CustomLoss, as_loss
-from rankgrad.metrics.custom import as_metric
+from rankgrad.losses.custom import CustomLoss
 from rankgrad.rankers.custom import CustomRanker
 from rankgrad.run import Callback, NotFinite, run
 from rankgrad.run.loop import ADVICE, TrainingLoop
+from rankgrad.settings.neural import Settings
+from rankgrad.settings.schema import Checked
 from rankgrad.training.batch_loading import batch_source
 from rankgrad.training.batch_schedule import BatchSchedule, StepLists
 from rankgrad.training.checkpoint import run_id
@@ -27,15 +28,14 @@ from rankgrad.training.feature_columns import fitted_preprocessing, make_ranker
 from rankgrad.training.heldout_adaptation import HeldoutSchedule, HeldoutStep, freeze_loss, split_held_out
 from rankgrad.training.hypergradient import metric_goal
 from rankgrad.training.model import Model
-from rankgrad.training.objective import EagerStep, FiniteLossCheck, RankerWithLoss, checked_weights
+from rankgrad.training.objective import EagerStep, RankerWithLoss
 from rankgrad.training.optimisers import make_optimiser
-from rankgrad.training.settings import Settings
 from rankgrad.training.validation import Validator
 from rankgrad.training.warm_start import init_model_hash, warm_start
 
 
 def train(
-    settings: Settings,
+    settings: Settings | Checked,
     data: Dataset,
     validation: Dataset | None = None,
     *,
@@ -72,11 +72,8 @@ def train(
         >>> model.score(lists.test.features, lists.test.offsets).shape == lists.test.labels.shape
         True
     """
-    settings.check()
-    texts = settings.to_json()
-    validation = useful_validation(validation, texts["metric"])
-    check_training_labels(data, texts["loss"], None if validation is None else texts["metric"], weights)
-    training = NeuralTraining(settings, data, validation, weights, init_model)
+    checked = Settings.checked(settings)
+    training = NeuralTraining(checked, data, validation, weights, init_model)
     return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
 
@@ -88,10 +85,10 @@ class NeuralTraining(EpochTraining):
     validator: Validator | None = None
 
     def __init__(
-        self, settings: Settings, data: Dataset, validation: Dataset | None, weights: Any, init_model: Model | None
+        self, checked: Checked, data: Dataset, validation: Dataset | None, weights: Any, init_model: Model | None
     ) -> None:
-        super().__init__(settings, data, validation, start_fabric(settings))
-        self.fabric, self.weights, self.init_model = self.processes, weights, init_model
+        super().__init__(checked, data, validation, weights, start_fabric(checked.settings))
+        self.fabric, self.init_model = self.processes, init_model
 
     def start(self, folder: Path | None, resume: bool) -> None:
         """Make ranker, loss, optimiser and batches; see `Trainable.start`.
@@ -101,23 +98,25 @@ class NeuralTraining(EpochTraining):
             resume: True to resume from the checkpoint in the folder, if there is one.
         """
         fabric, settings, init_model, data = self.fabric, self.settings, self.init_model, self.data
+        parts = self.parts
         device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
         self.folder = folder
         init_hash = None if init_model is None else init_model_hash(init_model)
-        self.find_checkpoint(folder, resume, init_hash, self.weights)
+        self.find_checkpoint(folder, resume, init_hash)
         self.state.done = False
         if init_model is not None:
             self.data = data = recode(data, init_model.categories)
         torch.manual_seed(settings.seed)
-        self.steps = fitted_preprocessing(settings, data) if init_model is None else init_model.steps
-        self.ranker, self.loss = make_ranker(settings.model, data.matrix.shape[1], self.steps), as_loss(settings.loss)
+        steps = settings.preprocessing(parts["preprocess"])
+        self.steps = fitted_preprocessing(steps, data) if init_model is None else init_model.steps
+        self.ranker = make_ranker(parts["model"], data.matrix.shape[1], self.steps)
         if init_model is not None:
             self.steps = warm_start(init_model, settings, self.ranker, self.loss)
         self.ranker, self.loss = self.ranker.to(device), self.loss.to(device)
-        adapted = freeze_loss(self.loss) if self.loss.adapt != "joint" else {}
+        adapted = freeze_loss(self.loss, self.resumed) if self.loss.adapt != "joint" else {}
         self.objective = RankerWithLoss(self.ranker, self.loss)
         optimiser = make_optimiser(
-            settings.optimiser,
+            parts["optimiser"],
             self.ranker,
             self.loss,
             lr=settings.lr,
@@ -139,15 +138,15 @@ class NeuralTraining(EpochTraining):
             rank,
             world,
         )
-        weights = checked_weights(data.weights if self.weights is None else self.weights, data, self.loss)
-        self.source = batch_source(data, self.steps, device, data_on=settings.data_on, weights=weights)
+        self.source = batch_source(data, self.steps, device, data_on=settings.data_on, weights=self.weights)
         self.optimisers = {"optimiser": self.optimiser.optimizer}
         self.step = self._heldout_step(adapted) if adapted else self._stepper()
         if self.validation is not None:
             lists = recode(self.validation, data.categories)
             options: dict[str, Any] = {"data_on": settings.data_on, "rank": rank, "world": world}
-            self.validator = Validator(lists, self.steps, settings.metric, device, **options)
-        self.loss_check = FiniteLossCheck(device)
+            self.validator = Validator(lists, self.steps, self.judge, device, **options)
+        self.every = 1 if device.type == "cpu" else 64  # number of steps between checks of the losses
+        self.waiting: list[tuple[int, Tensor]] = []  # numbers of the steps since the last check, and their losses
         name = run_id(settings, data, init_hash) if self.checkpoint is None else self.checkpoint.run
         self.model = Model(self.ranker, self.steps, self.settings_json, run=name)
         self.model.feature_names, self.model.categories = data.feature_names, data.categories
@@ -177,7 +176,7 @@ class NeuralTraining(EpochTraining):
         heldout_schedule = HeldoutSchedule(**options, only=heldout)
         step = EagerStep(self.fabric, self.module, self.optimiser, settings.clip, self.average)
         lr = settings.loss_lr or settings.lr
-        goal = metric_goal(as_metric(settings.metric)) if self.loss.adapt == "metric" else None
+        goal = metric_goal(self.judge) if self.loss.adapt == "metric" else None
         assert isinstance(self.objective, RankerWithLoss)
         found = HeldoutStep(step, self.objective, learned, self.source, heldout_schedule, lr=lr, goal=goal)
         self.optimisers["adapt"] = found.optimiser
@@ -197,11 +196,11 @@ class NeuralTraining(EpochTraining):
         for step, batch in zip(steps[state.step :], batches, strict=True):
             now = state.epoch + (state.step + 1) / len(steps)
             self.set_rates(now)
-            self.loss_check.add(state.step, self.step(batch, step.batch))
+            self.waiting.append((state.step, self.step(batch, step.batch)))
             state.step += 1
             state.lists += step.batch
             saving = self.saves_at(state.step, len(steps))
-            if self.loss_check.due() or saving or state.step == len(steps) or state.first is None:
+            if len(self.waiting) >= self.every or saving or state.step == len(steps) or state.first is None:
                 self._check_losses(steps)
                 loop.show(now, self.mean_loss())
             if saving:
@@ -210,7 +209,11 @@ class NeuralTraining(EpochTraining):
 
     def _check_losses(self, steps: list[StepLists]) -> None:
         """Add the new losses of all processes to the state. It is an error if a loss is not finite."""
-        total, bad = self.loss_check.take()
+        waiting, self.waiting = self.waiting, []
+        losses = torch.cat([values for _, values in waiting]).cpu().split([len(values) for _, values in waiting])
+        totals = [float(values.sum(dtype=torch.float64)) for values in losses]
+        bad = next((place for place, total in enumerate(totals) if not abs(total) < float("inf")), None)
+        total = sum(totals) if bad is None else totals[bad]
         if self.fabric.world_size > 1:
             total = float(
                 self.fabric.all_reduce(
@@ -218,7 +221,7 @@ class NeuralTraining(EpochTraining):
                 )
             )
         if bad is not None:
-            step, values = bad
+            step, values = waiting[bad][0], losses[bad]
             lists = steps[step].lists[~torch.isfinite(values).numpy()]
             queries = ", ".join(map(str, self.data.qids[lists][:5])) + (" and more" if len(lists) > 5 else "")
             raise NotFinite(
@@ -240,13 +243,13 @@ class NeuralTraining(EpochTraining):
         if self.validator is None:
             return None
         with self.averaged():
-            sums = self.fabric.all_reduce(self.validator.sums(self.ranker), reduce_op="sum")
-        if sums[2] > 0:
+            total, counted, broken = self.fabric.all_reduce(self.validator.sums(self.ranker), reduce_op="sum").tolist()
+        if broken > 0:
             raise NotFinite(
-                f"the scores must be numbers; got {int(sums[2])} NaN values on the validation lists after epoch "
+                f"the scores must be numbers; got {int(broken)} NaN values on the validation lists after epoch "
                 f"{self.state.epoch + 1}; " + self._last_good()
             )
-        return self.validator.value(sums)
+        return total / counted if counted else math.nan
 
     def keep(self) -> None:
         """Keep the weights of the best epoch in memory and in a file, with its metrics and loss parameters."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rankgrad import rankers
-from rankgrad.atomic_files import read_tensors, write_tensors
+from rankgrad.atomic_files import read_tensors, under, write_tensors
 from rankgrad.custom_objects import describe
 from rankgrad.data import Dataset, Preprocessing
 from rankgrad.data.sparse_rows import dense, rows_per_block
@@ -254,14 +254,14 @@ class Model(TrainedModel):
             steps = Preprocessing.from_config(
                 config["preprocessing"], {name: value.numpy() for name, value in arrays.items()}
             )
-            ranker = _ranker(config["ranker"], _under("ranker.", tensors), model)
+            ranker = _ranker(config["ranker"], under("ranker.", tensors), model)
             features = int(ranker.config["features"]) - steps.added  # type: ignore[index]
             # This raises an error if the preprocessing has a different number of features.
             steps.transform(np.zeros((1, features), dtype=np.float32), np.array([0, 1]))
         except (KeyError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError) as error:
             got = f"the error {str(error).strip()}"
             bad_value(str(folder), "be a model whose files match each other", got)
-        known = {"learned": _under("loss.", tensors), "run": config.get("run", "")}
+        known = {"learned": under("loss.", tensors), "run": config.get("run", "")}
         loaded = cls(ranker.to(device), steps, config.get("settings", {}), read_metrics(folder), **known)
         loaded.feature_names = feature_names_of(folder, loaded.features)
         loaded.categories = categories_of(folder, loaded.features)
@@ -329,7 +329,3 @@ def list_ranges(offsets: NDArray[np.int64], rows: int = _ROWS) -> Iterator[tuple
         last = min(max(last, first + 1), lists)
         yield first, last
         first = last
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

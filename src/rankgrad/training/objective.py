@@ -1,4 +1,4 @@
-"""The ranker and its loss as one module, the eager training step, and the check that losses are finite."""
+"""The ranker and its loss as one module, the eager training step, and the check of document weights."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.losses.from_text import TextLoss
-from rankgrad.training.batch_loading import Batch
+from rankgrad.run.objective import Batch, objective
 from rankgrad.training.optimisers import MovingAverage
 
 
@@ -23,21 +23,10 @@ class RankerWithLoss(nn.Module):
         super().__init__()
         self.ranker, self.loss = ranker, loss
 
-    def forward(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        offsets: Tensor,
-        weights: Tensor | None,
-        width: int,
-        loss_offsets: Tensor | None = None,
-    ) -> Tensor:
-        """Return one loss per list. If `loss_offsets` is not None, the loss uses it instead of `offsets`."""
-        scores = self.ranker(features, offsets, width=width)
-        lists = offsets if loss_offsets is None else loss_offsets
-        extra = {} if weights is None else {"weights": weights}
-        values: Tensor = self.loss(scores, labels, offsets=lists, reduction="none", **extra)
-        return values
+    def forward(self, batch: Batch, loss_offsets: Tensor | None = None) -> Tensor:
+        """Return one loss per list. If `loss_offsets` is not None, the loss uses it instead of the batch's offsets."""
+        scores = self.ranker(batch.features, batch.offsets, width=batch.width)
+        return objective(self.loss, scores, batch if loss_offsets is None else batch._replace(offsets=loss_offsets))
 
 
 class EagerStep:
@@ -59,7 +48,7 @@ class EagerStep:
         These losses are computed before the weights are updated.
         """
         self.optimiser.zero_grad(set_to_none=True)
-        values = self.module(*batch)
+        values = self.module(batch)
         self.fabric.backward(values.sum() * (self.fabric.world_size / lists))
         if self.clip is not None:
             self.fabric.clip_gradients(self.module, self.optimiser, max_norm=self.clip, error_if_nonfinite=False)
@@ -68,38 +57,6 @@ class EagerStep:
             self.average.update()
         found: Tensor = values.detach()
         return found
-
-
-class FiniteLossCheck:
-    """Add the losses of training steps, and check that they are finite. On a GPU, do this only every 64 steps."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.every = 1 if device.type == "cpu" else 64
-        self._waiting: list[tuple[int, Tensor]] = []
-
-    def add(self, step: int, values: Tensor) -> None:
-        """Store the losses of a training step."""
-        self._waiting.append((step, values))
-
-    def due(self) -> bool:
-        """Return True if it is time to check the stored losses with `take`."""
-        return len(self._waiting) >= self.every
-
-    def take(self) -> tuple[float, tuple[int, Tensor] | None]:
-        """Return the sum of the stored losses, and the first step that has a loss that is not finite (or None).
-
-        The first step is a pair: its number, and its losses. If there is such a step, the sum contains only the losses
-        of this step.
-        """
-        waiting, self._waiting = self._waiting, []
-        if not waiting:
-            return 0.0, None
-        every = torch.cat([values for _, values in waiting]).cpu().split([len(values) for _, values in waiting])
-        totals = [float(values.sum(dtype=torch.float64)) for values in every]
-        for (step, _), values, total in zip(waiting, every, totals, strict=True):
-            if not abs(total) < float("inf"):
-                return total, (step, values)
-        return sum(totals), None
 
 
 def checked_weights(weights: Any, data: Dataset, loss: TextLoss) -> Tensor | None:

@@ -2,12 +2,13 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rankgrad.atomic_files import under
 from rankgrad.errors import bad_value, one_of
 from rankgrad.option_checks import LARGEST, fit_options
 from rankgrad.spec import known_options, no_cutoff, show, spell
@@ -31,8 +32,10 @@ SCHEDULES: dict[str, dict[str, float]] = {
 }
 
 
-def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
-    """Check the spec of an optimiser, and return the class and the options of the optimiser."""
+def check_optimiser(text: Any) -> tuple[Any, dict[str, Any]]:
+    """Check the spec of an optimiser, and return class and options of the optimiser; a result is returned unchanged."""
+    if isinstance(text, tuple):
+        return text
     name, _, options = no_cutoff("optimiser", spell("optimiser", text), text)
     one_of("optimiser", name, OPTIMISERS)
     takes = [option for option in inspect.signature(OPTIMISERS[name]).parameters if option not in _OURS]
@@ -48,21 +51,21 @@ def check_optimiser(text: str) -> tuple[Any, dict[str, Any]]:
 
 
 def make_optimiser(
-    text: str, ranker: nn.Module, loss: nn.Module, *, lr: float, loss_lr: float | None, weight_decay: float
+    spec: Any, ranker: nn.Module, loss: nn.Module, *, lr: float, loss_lr: float | None, weight_decay: float
 ) -> torch.optim.Optimizer:
     """Return an optimiser with two groups: the parameters of the ranker and the parameters of the loss.
 
     The second group has no weight decay. `base_lr` is the learning rate of a group before the schedule multiplies it by
     a factor. On a GPU, the learning rate is a tensor and the step is fused. So a CUDA graph can contain the step.
     """
-    kind, options = check_optimiser(text)
+    kind, options = check_optimiser(spec)
     groups: list[dict[str, Any]] = [{"params": _trained(ranker), "base_lr": lr, "weight_decay": weight_decay}]
     if loss_parameters := _trained(loss):
         groups.append({"params": loss_parameters, "base_lr": loss_lr or lr, "weight_decay": 0.0})
     device = groups[0]["params"][0].device
     takes = inspect.signature(kind).parameters
     if device.type == "cuda" and "capturable" in takes:
-        options |= {"capturable": True} | ({"fused": True} if "fused" in takes else {})
+        options = {**options, "capturable": True} | ({"fused": True} if "fused" in takes else {})
     for group in groups:
         rate = group["base_lr"]
         group["lr"] = torch.tensor(rate, device=device) if "capturable" in options else rate
@@ -85,8 +88,10 @@ def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
             group["lr"] = group["base_lr"] * factor
 
 
-def check_schedule(text: str) -> tuple[str, dict[str, float]]:
-    """Check the spec of a learning rate schedule. Return the name and all options, including default options."""
+def check_schedule(text: Any) -> tuple[str, dict[str, float]]:
+    """Check the spec of a learning rate schedule, and return name and all options; a result is returned unchanged."""
+    if isinstance(text, tuple):
+        return text
     name, _, options = no_cutoff("schedule", spell("schedule", text), text)
     one_of("schedule", name, SCHEDULES)
     known_options(name, options, SCHEDULES[name])
@@ -100,36 +105,35 @@ def check_schedule(text: str) -> tuple[str, dict[str, float]]:
     return name, {**SCHEDULES[name], **options}
 
 
-def schedule(text: str, epochs: int, warmup: float) -> Callable[[float, float], float]:
-    """Return a learning rate schedule: a function that computes a factor of the learning rate.
-
-    The arguments of the function are the time in epochs and the plateau factor.
+class Schedule:
+    """A learning rate schedule, which computes a factor of the learning rate.
 
     Example:
-        >>> rate = schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
-        >>> [round(rate(time, 1.0), 3) for time in (0.25, 1.5, 3.5)]
+        >>> rate = Schedule("step:every=2,factor=0.1", epochs=4, warmup=1)
+        >>> [round(rate.factor(time), 3) for time in (0.25, 1.5, 3.5)]
         [0.25, 1.0, 0.1]
     """
-    name, options = check_schedule(text)
 
-    def factor(time: float, plateau: float) -> float:
+    def __init__(self, spec: Any, epochs: int, warmup: float) -> None:
+        self.name, self.options = check_schedule(spec)
+        self.epochs, self.warmup = epochs, warmup
+
+    def factor(self, time: float, plateau: float = 1.0) -> float:
+        """Return the factor at a time in epochs. `plateau` is the factor that `lowered` returned last."""
+        warmup, options = self.warmup, self.options
         rise = min(1.0, time / warmup) if warmup else 1.0
-        if name == "cosine":
-            share = min(1.0, max(0.0, time - warmup) / max(epochs - warmup, 1e-9))
+        if self.name == "cosine":
+            share = min(1.0, max(0.0, time - warmup) / max(self.epochs - warmup, 1e-9))
             return rise * (options["end"] + (1 - options["end"]) * (1 + math.cos(math.pi * share)) / 2)
-        if name == "step":
+        if self.name == "step":
             return rise * options["factor"] ** math.floor(time / options["every"])
         return rise * plateau
 
-    return factor
-
-
-def plateau(text: str, factor: float, stale: int) -> float:
-    """Return the new plateau factor of the learning rate after `stale` consecutive epochs without a better metric."""
-    name, options = check_schedule(text)
-    if name != "plateau" or stale == 0 or stale % (int(options["patience"]) + 1):
-        return factor
-    return factor * options["factor"]
+    def lowered(self, plateau: float, stale: int) -> float:
+        """Return the new plateau factor after `stale` consecutive epochs without a better metric."""
+        if self.name != "plateau" or stale == 0 or stale % (int(self.options["patience"]) + 1):
+            return plateau
+        return plateau * self.options["factor"]
 
 
 class MovingAverage:
@@ -168,8 +172,7 @@ def load_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> 
     """Restore the state of an optimiser from the tensors that `state_tensors` yields."""
     known: set[frozenset[str]] = set()
     for number, parameter in _numbered(optimiser):
-        prefix = f"{number}."
-        stored = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        stored = under(f"{number}.", tensors)
         # Step counters are on the CPU, unless the step is part of a CUDA graph.
         counters = parameter.device if optimiser.defaults.get("capturable") else torch.device("cpu")
         known |= {frozenset(stored)} if stored else set()

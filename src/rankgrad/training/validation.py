@@ -1,6 +1,5 @@
 """Compute the metric of a neural ranker on the validation lists after every epoch."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -66,8 +65,3 @@ class Validator:
             found += torch.stack([torch.where(counted, values, 0.0).sum(), counted.sum(), broken.sum()])
         ranker.train()
         return found
-
-    def value(self, sums: Tensor) -> float:
-        """Compute the mean of the validation metric from `sums`. The mean is NaN if the metric skips all lists."""
-        total, counted, _ = sums.tolist()
-        return total / counted if counted else math.nan

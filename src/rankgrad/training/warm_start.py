@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from rankgrad.atomic_files import hash_of
 from rankgrad.data import Preprocessing
 from rankgrad.errors import bad_type, bad_value
+from rankgrad.settings.neural import Settings
 from rankgrad.training.model import Model
-from rankgrad.training.settings import Settings
 
 _ONLY_IN_TRAINING = ("dropout", "noise")  # options of a network that have an effect only during training
 

@@ -20,27 +20,28 @@ from numpy.typing import NDArray
 from rankgrad.data import Dataset
 from rankgrad.data.categories import recode
 from rankgrad.data.sparse_rows import is_sparse
-from rankgrad.data.training_labels import check_training_labels, useful_validation
 from rankgrad.errors import bad_type, bad_value, first_line
-from rankgrad.losses.custom import loss_text
+from rankgrad.losses.traits import Traits
 from rankgrad.run import Callback, Trainable, run
 from rankgrad.run.checkpoint import LAST
 from rankgrad.run.loop import OneProcess, TrainingLoop
+from rankgrad.run.objective import column_tensors
 from rankgrad.run.state import RunState
+from rankgrad.run.training_labels import check_lists
+from rankgrad.settings.schema import Checked
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.tree_frameworks import FILES
 from rankgrad.trees.checkpoint import TreeCheckpoint, facts_of
 from rankgrad.trees.frameworks import BoostingTask, GrownTrees, Weights, framework_named
 from rankgrad.trees.model import TreeModel
 from rankgrad.trees.objective import TreeObjective, objective
 from rankgrad.trees.parameters import drops_trees, in_segments, seed_of
-from rankgrad.trees.settings import TreeSpec
-from rankgrad.trees.validation import TreeValidator, validation_metric
 
 SEGMENT = 50  # number of trees per segment; a checkpoint is written after each segment
 
 
 def boost(
-    spec: TreeSpec,
+    settings: TreeSpec | Checked,
     data: Dataset,
     validation: Dataset | None,
     weights: Weights = None,
@@ -56,7 +57,7 @@ def boost(
     DART changes earlier trees with each new tree. So with DART, all trees are kept, and the run does not stop early.
 
     Args:
-        spec: settings of the run.
+        settings: settings of the run.
         data: training lists.
         validation: validation lists; the metric on these lists determines the number of trees and may stop the run
             early.
@@ -68,14 +69,14 @@ def boost(
             With False, show nothing.
         callbacks: functions that are called with a row of the history after each tree. A true return value ends the
             training.
-        init_model: model of the same framework, to which the run adds `spec.trees` trees.
+        init_model: model of the same framework, to which the run adds `trees` trees.
     """
+    with torch.random.fork_rng([]):  # a check of a loss may draw random numbers
+        checked = TreeSpec.checked(settings)
+    spec = checked.settings
     if init_model is not None:
         _check_init(init_model, spec, data)
-    validation = useful_validation(validation, validation_metric(spec.metric)[0])
-    metric = None if validation is None else validation_metric(spec.metric)[0]
-    check_training_labels(data, loss_text(spec.loss), metric, weights)
-    training = TreeTraining(spec, data, validation, weights, init_model)
+    training = TreeTraining(checked, data, validation, weights, init_model)
     with _one_sentence(spec.framework):
         return run(training, out=out, resume=resume, progress=progress, callbacks=callbacks)
 
@@ -99,18 +100,35 @@ class TreeTraining(Trainable):
     files = (LAST, *FILES.values())
     checkpoint: TreeCheckpoint | None = None
     objective: TreeObjective | None = None  # None for a native objective
-    validator: TreeValidator | None = None
     growing = False  # True inside a segment
 
     def __init__(
-        self, spec: TreeSpec, data: Dataset, validation: Dataset | None, weights: Weights, init_model: TreeModel | None
+        self,
+        checked: Checked,
+        data: Dataset,
+        validation: Dataset | None,
+        weights: Weights,
+        init_model: TreeModel | None,
     ) -> None:
-        self.spec, self.settings_json, self.init_model = spec, spec.to_json(), init_model
+        self.spec = spec = checked.settings
+        self.init_model = init_model
+        self.settings_json, self.judge = spec.to_json(), checked.parts["metric"]
         self.weights = data.weights if weights is None else weights
+        self.metric, self.higher_is_better = self.settings_json["metric"], self.judge.higher_is_better
+        self.units, self.patience = spec.trees, spec.patience
+        if spec.native is None:
+            options = {name: getattr(spec, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
+            self.objective = objective(checked.parts["loss"], spec.framework, **options)
+            if self.weights is not None and not self.objective.takes_weights:
+                got = f"be None for {self.objective.loss}, which takes no weights"
+                bad_value("sample_weight", got, "document weights")
+            traits = self.objective.loss.traits
+        else:
+            traits = Traits(gain=framework_named(spec.framework).native[spec.native])
+        loss = self.settings_json["loss"]
+        validation = check_lists(data, validation, loss, traits, self.judge, self.weights)
         self.data = data if init_model is None else recode(data, init_model.categories)
         self.validation = None if validation is None else recode(validation, self.data.categories)
-        self.metric, metric = validation_metric(spec.metric)
-        self.higher_is_better, self.units, self.patience = metric.higher_is_better, spec.trees, spec.patience
         self.segmented = in_segments(spec.params, spec.framework)
         self.keeps_last = drops_trees(spec.params)  # then fewer trees are another model than before
         self.size = SEGMENT if self.segmented else spec.trees
@@ -126,10 +144,6 @@ class TreeTraining(Trainable):
         """
         spec, data, weights = self.spec, self.data, self.weights
         self.folder = folder
-        if spec.native is None:
-            self.objective = _objective(spec, weights)
-        if self.validation is not None:
-            self.validator = TreeValidator(self.validation, spec.metric)
         derivatives = None if self.objective is None else _derivatives(self.objective, data, weights)
         task = BoostingTask(
             data, self.validation, weights, spec.native, derivatives, spec.params, spec.seed, spec.threads
@@ -145,7 +159,7 @@ class TreeTraining(Trainable):
             return
         self.grown, rows = self.checkpoint.load(self.objective)
         for row in rows:
-            value = None if self.validator is None else float(row[self.metric])
+            value = None if self.validation is None else float(row[self.metric])
             self.state.judge(value, higher_is_better=self.higher_is_better, latest=self.keeps_last)
             self.state.history.append(row)
 
@@ -159,21 +173,24 @@ class TreeTraining(Trainable):
         if not self.growing:
             segment = number // self.size
             self.growth.begin(self.grown, segment)
-            self._seed(segment)
+            seed = seed_of(self.spec.seed, segment)  # of the loss
+            torch.manual_seed(seed)
+            if self.objective is not None:
+                self.objective.generator = np.random.default_rng(seed)
             self.growing = True
         # If no tree is added, a later round would not add a tree either.
         return {} if self.growth.grow(number) or not (number or self.before) else None
 
-    def _seed(self, segment: int) -> None:
-        """Set the random seed of the loss for a segment."""
-        seed = seed_of(self.spec.seed, segment)
-        torch.manual_seed(seed)
-        if self.objective is not None:
-            self.objective.generator = np.random.default_rng(seed)
-
     def validate(self) -> float | None:
         """Return the metric of the trees so far; see `Trainable.validate`."""
-        return None if self.validator is None else self.validator.value(self.growth.scores())
+        if self.validation is None:
+            return None
+        scores = np.asarray(
+            self.growth.scores(), dtype=np.float32
+        )  # float32 as in `predict`, so that ties are the same
+        lists = self.validation
+        values = self.judge.measure(scores, lists.labels, offsets=lists.offsets, reduction="none")
+        return float(values.double().nanmean())
 
     def learned(self) -> dict[str, float]:
         """Return the parameters of the loss by name. `tree` becomes `loss.tree`; `tree` is a key of the history."""
@@ -218,20 +235,13 @@ def _has_nan(features: Any) -> bool:
     return bool(np.isnan(values.min(initial=0)))  # the minimum is NaN if a value is NaN; it needs no copy of the values
 
 
-def _objective(spec: TreeSpec, weights: Weights) -> TreeObjective:
-    options = {name: getattr(spec, name) for name in ("hessian", "loss_lr", "smooth", "seed")}
-    made = objective(spec.loss, spec.framework, **options)
-    if weights is not None and not made.takes_weights:
-        bad_value("sample_weight", f"be None for {made.loss}, which takes no weights", "document weights")
-    return made
-
-
 def _derivatives(of_loss: TreeObjective, data: Dataset, weights: Weights) -> Callable[[Any, Any], Any]:
     # Copy the arrays: PyTorch warns about memory maps, which are read-only.
     labels, offsets = np.array(data.labels, dtype=np.float32), np.array(data.offsets, dtype=np.int64)
+    columns = column_tensors(data)
 
     def of(scores: NDArray[Any], _: Any) -> Any:
-        return of_loss.derivatives(np.ascontiguousarray(scores, dtype=np.float32), labels, offsets, weights)
+        return of_loss.derivatives(np.ascontiguousarray(scores, dtype=np.float32), labels, offsets, weights, columns)
 
     return of
 

@@ -9,16 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankgrad.atomic_files import hash_of, read_tensors, write_tensors
+from rankgrad.atomic_files import hash_of, read_tensors, under, write_tensors
 from rankgrad.data import Dataset
 from rankgrad.errors import bad_value
 from rankgrad.run.checkpoint import LAST, check_settings, data_fingerprint, refuse_checkpoint
+from rankgrad.settings.trees import TreeSpec
 from rankgrad.training.optimisers import load_state, state_tensors
 from rankgrad.trees.frameworks import GrownTrees, framework_named
 from rankgrad.trees.objective import TreeObjective
-
-# Settings that may change when a run is resumed, because they do not affect the trees.
-FREE = ("trees", "patience", "threads")
 
 
 class TreeCheckpoint:
@@ -49,7 +47,7 @@ class TreeCheckpoint:
         """
         tensors, facts = read_tensors(self.path)
         try:
-            check_settings(self.settings, facts["settings"], FREE, self.path.parent)
+            check_settings(self.settings, facts["settings"], TreeSpec.changeable(), self.path.parent)
             for name, now in self.facts.items():
                 if facts[name] != now:
                     bad_value(name, f"equal the {name} of the run, {facts[name]}, to resume {self.path.parent}", now)
@@ -57,10 +55,10 @@ class TreeCheckpoint:
             refuse_checkpoint(self.path, error)
         try:
             history = self._history(facts["history"])
-            parts = _under("part.", tensors)
+            parts = under("part.", tensors)
             ordered = tuple(parts[str(place)].numpy().tobytes() for place in range(len(parts)))
             self._check_parts(ordered, history)
-            grown = GrownTrees(ordered, self._scores(_under("scores.", tensors), bool(parts)))
+            grown = GrownTrees(ordered, self._scores(under("scores.", tensors), bool(parts)))
             if objective is not None:
                 _restore(objective, tensors)
         except (KeyError, TypeError, AttributeError, RuntimeError, IndexError, ValueError) as error:
@@ -131,10 +129,6 @@ def _learned(objective: TreeObjective | None) -> dict[str, Tensor]:
 
 
 def _restore(objective: TreeObjective, tensors: dict[str, Tensor]) -> None:
-    objective.loss.load_state_dict(_under("loss.", tensors))
+    objective.loss.load_state_dict(under("loss.", tensors))
     if objective.learning is not None:
-        load_state(objective.learning, _under("optimiser.", tensors))
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        load_state(objective.learning, under("optimiser.", tensors))

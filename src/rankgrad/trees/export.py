@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.atomic_files import naming, writing_output
-from rankgrad.errors import bad_value, one_of
+from rankgrad.errors import bad_value
 from rankgrad.models.protocol import Exported
 from rankgrad.training.export import (
-    CHECKED,
     Draw,
     Run,
-    compare_outputs,
-    complete_onnx,
+    chosen_format,
     engine_names,
     need_packages,
     run_onnx,
+    write_checked,
+    write_for_engine,
 )
 from rankgrad.tree_frameworks import FILES
 from rankgrad.trees import engine_files
@@ -54,7 +53,8 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
             format.
     """
     path = Path(path)
-    format = _format(model, path, format)
+    known = {"onnx": ".onnx", model.framework: Path(FILES[model.framework]).suffix}
+    format = chosen_format(path, format, known, engine_files.FORMATS, f" for trees of {model.framework}")
     if format in engine_files.FORMATS:
         return _engine(model, path, format)
     content = model.content()
@@ -72,11 +72,7 @@ def export(model: "TreeModel", path: str | os.PathLike[str], *, format: str | No
         engine, run = model.framework, _native(model, content)
         counts = {column: len(values) for column, values in (model.categories or {}).items()}
         draw = _draw([np.zeros(0, dtype=np.float32)] * model.features, counts)
-    difference = compare_outputs(run, model.score, draw)
-    content, calibrated = complete_onnx(content, model, draw) if format == "onnx" else (content, None)
-    with writing_output(path) as file, naming(path):
-        file.write(content)
-    return Exported(path, format, engine, CHECKED, difference, calibrated)
+    return write_checked(model, path, format, content, engine, run, draw)
 
 
 def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
@@ -97,13 +93,7 @@ def _engine(model: "TreeModel", path: Path, format: str) -> Exported:
         rows = _draw(thresholds, {})(shape, rng)
         return rows if nan else np.nan_to_num(rows)
 
-    def run(rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-        return scores(np.where(mask[..., None], rows, 0).reshape(-1, model.features)).reshape(mask.shape)
-
-    difference = compare_outputs(run, model.score, draw)
-    with writing_output(path) as file, naming(path):
-        file.write(content)
-    return Exported(path, format, f"an interpreter of {format} files", CHECKED, difference)
+    return write_for_engine(model, path, format, content, scores, draw)
 
 
 def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
@@ -119,18 +109,6 @@ def as_onnx(model: "TreeModel") -> tuple[Any, Draw]:
         )
     counts = {column: len(values) for column, values in (model.categories or {}).items()}
     return _onnx(forest, model.features), _draw(_thresholds(forest, model.features), counts)
-
-
-def _format(model: "TreeModel", path: Path, format: str | None) -> str:
-    known = {"onnx": ".onnx", model.framework: Path(FILES[model.framework]).suffix}
-    if format is not None:
-        one_of("format", format, [*known, *engine_files.FORMATS])
-        return format
-    found = {ending: name for name, ending in known.items()}.get(path.suffix.lower())
-    if found is None:
-        must = f"end in {' or '.join(known.values())} for trees of {model.framework} if format is None"
-        bad_value("path", must, repr(str(path)))
-    return found
 
 
 def _native(model: "TreeModel", content: bytes) -> Run:

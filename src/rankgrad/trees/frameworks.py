@@ -137,7 +137,7 @@ class TreeFramework(Protocol):
     growth: ClassVar[type[Growth]]
     objective: ClassVar["type[TreeObjective]"]
     dtype: ClassVar[torch.dtype]  # of the scores from which a segment starts
-    native: ClassVar[tuple[str, ...]]  # objectives of the framework for ranking
+    native: ClassVar[Mapping[str, bool]]  # objectives of the framework for ranking; True if they use the gain 2^y - 1
     # Parameters that only objectives of the framework use.
     of_objectives: ClassVar[tuple[str, ...]]
     # With some values of these parameters, a tree depends on earlier trees or on the number of earlier trees. With the

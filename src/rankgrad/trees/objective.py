@@ -1,6 +1,8 @@
 """Use losses as objectives of LightGBM and XGBoost. An objective computes the gradient and a second derivative."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -8,19 +10,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rankgrad import losses
 from rankgrad.errors import bad_value, one_of
+from rankgrad.losses.curvature import FlatProblem, size_of_gradient
 from rankgrad.losses.custom import as_loss
-from rankgrad.losses.from_text import TextLoss
+from rankgrad.losses.traits import Traits, traits_of
 from rankgrad.moved import renamed
+from rankgrad.run.objective import Batch
+from rankgrad.run.objective import objective as value_of
+from rankgrad.settings.trees import PREFIX
 from rankgrad.tree_frameworks import FRAMEWORKS
 from rankgrad.trees.frameworks import framework_named
-from rankgrad.trees.hessians import CLOSED, FlatProblem, LossForm, closed_form, size_of_gradient
 
 Array = NDArray[Any]
 
 HESSIANS = ("auto", "gradient")
 DRAWN = "drawn"
-SMOOTHED = ("softmax", "listnet")  # losses whose labels are targets, which may be smoothed
 HIGHEST = 30  # maximum label y with `smooth`, because 2^y and sums of such values must fit in float32
 
 
@@ -41,29 +46,43 @@ class TreeObjective:
         smooth: str | float | None = None,
         seed: int = 0,
     ) -> None:
-        self.loss, self.hessian, self.smooth = _loss(loss), hessian, smooth
+        self.loss, self.hessian, self.smooth = as_loss(loss), hessian, smooth
+        self.loss.only_joint("trees")
         self.takes_weights = self.loss.takes_weights
-        known = closed_form(self.loss)
-        if smooth is not None and known.name not in SMOOTHED:
-            must = f"be None for losses other than {' and '.join(SMOOTHED)}"
+        if smooth is not None and not self.traits.targets:
+            known = [name for name in losses.__all__ if traits_of(getattr(losses, name)).targets]
+            must = f"be None for losses other than {' and '.join(known)}"
             bad_value("smooth", must, f"{smooth!r} for {self.loss!s}")
-        self.form = known if hessian == "auto" else LossForm()
         self.generator = np.random.default_rng(seed)
         parameters = [*self.loss.parameters()]
         if loss_lr is not None and not any(each.requires_grad for each in parameters):
             bad_value("loss_lr", "be None for a loss without parameters", f"{loss_lr!r} for {self.loss!s}")
         self.learning = None if loss_lr is None else torch.optim.Adam(parameters, lr=loss_lr)
 
+    @cached_property
+    def traits(self) -> Traits:
+        """Traits of the loss; without second derivatives if `hessian` is not `"auto"`."""
+        found = self.loss.traits
+        return found if self.hessian == "auto" else found._replace(curvature=None, pairs=None)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.loss!s}, hessian={self.hessian!r})"
 
-    def derivatives(self, scores: Array, labels: Array, offsets: Array, weights: Array | None = None) -> Any:
+    def derivatives(
+        self,
+        scores: Array,
+        labels: Array,
+        offsets: Array,
+        weights: Array | None = None,
+        columns: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> Any:
         """Compute the gradient and Hessian diagonal of the objective, `(documents,)` each, in the dtype of `scores`.
 
         Args:
             scores: scores `(documents,)`, float32 or float64.
             labels, weights: labels and document weights, `(documents,)` each.
             offsets: offsets of the lists, `(lists + 1,)`.
+            columns: named columns for a custom objective, `(documents,)` each.
         """
         if weights is not None and not self.takes_weights:
             bad_value("weights", f"be None for {self.loss}, which takes no weights", "document weights")
@@ -73,36 +92,37 @@ class TreeObjective:
                 bad_value("labels", f"be from 0 to {HIGHEST} with smooth", got)
             less = self.generator.random(len(labels)) if self.smooth == DRAWN else self.smooth
             labels = (np.exp2(labels) - less).astype(scores.dtype)
-        if self.form.kernel:
-            if self.form.name != "ranknet" and len(labels) and labels.min() < 0:
+        traits = self.traits
+        if traits.pairs:
+            if not traits.any_label and len(labels) and labels.min() < 0:
                 bad_value("labels", "be at least 0", labels.min())
             from rankgrad.kernels.cpu import curvature
 
-            return curvature.run(self.form.name, scores, labels, weights, offsets, self.form.kernel)
-        slopes = self._slopes(scores, labels, offsets, weights)
+            name, options = traits.pairs
+            return curvature.run(name, scores, labels, weights, offsets, options)
+        weight = None if weights is None else torch.from_numpy(weights)
+        batch = Batch(None, torch.from_numpy(labels), torch.from_numpy(offsets), weight, columns=columns)
+        slopes = self._slopes(scores, batch)
         if not isinstance(self.hessian, str):
             return slopes, np.full_like(slopes, self.hessian)
         lengths = np.diff(offsets)
         full = lengths > 0
         heavy = 1.0 if weights is None else weights.astype(scores.dtype, copy=False)
         problem = FlatProblem(scores, labels.astype(scores.dtype, copy=False), heavy, offsets[:-1][full], lengths[full])
-        curved = CLOSED.get(self.form.name, size_of_gradient)(problem, slopes, self.form.options)
+        curved = (traits.curvature or size_of_gradient)(problem, slopes)
         return slopes, np.broadcast_to(curved, slopes.shape).astype(slopes.dtype, copy=False)
 
-    def _slopes(self, scores: Array, labels: Array, offsets: Array, weights: Array | None) -> Array:
+    def _slopes(self, scores: Array, batch: Batch) -> Array:
         leaf = torch.from_numpy(scores).requires_grad_()
-        lists = {"offsets": torch.from_numpy(offsets)}
-        if weights is not None:
-            lists["weights"] = torch.from_numpy(weights)
         if self.learning is not None:
             self.learning.zero_grad()
-        total: Tensor = self.loss(leaf, torch.from_numpy(labels), reduction="sum", **lists)
+        total = value_of(self.loss, leaf, batch, "sum")
         if self.learning is None:
             return torch.autograd.grad(total, leaf)[0].numpy()
         total.backward()
         for parameter in self.learning.param_groups[0]["params"]:
             if parameter.grad is not None:
-                parameter.grad /= max(len(offsets) - 1, 1)
+                parameter.grad /= max(len(batch.offsets) - 1, 1)
         self.learning.step()
         assert leaf.grad is not None
         return leaf.grad.numpy()
@@ -120,8 +140,8 @@ def objective(
     """Return a loss as a custom objective of LightGBM or XGBoost.
 
     Use it as `LGBMRanker(objective=...)`, `lightgbm.train({"objective": ...}, ...)` or `xgboost.train(..., obj=...)`.
-    The objective is the sum of the loss over the lists. `rankgrad.trees.hessians` has a table of the second derivatives
-    of all losses. Derivatives are computed in float32, the precision of both frameworks.
+    The objective is the sum of the loss over the lists. `rankgrad.losses.curvature` has a table of the second
+    derivatives of all losses. Derivatives are computed in float32, the precision of both frameworks.
 
     Args:
         loss: spec such as `"lambdarank@10"`, a function of `rankgrad.losses`, or a module such as `LearnDCG()`.
@@ -154,10 +174,18 @@ def objective(
     return framework_named(framework).objective(loss, hessian, loss_lr, smooth, seed)
 
 
-def _loss(loss: Any) -> TextLoss:
-    found = as_loss(loss)
-    found.only_joint("trees")
-    return found
+def as_tree_loss(loss: Any) -> Any:
+    """Return the loss of boosted trees, as a loss, or as the text `native:NAME` of an objective of a framework.
+
+    Args:
+        loss: spec, function or module; see `rankgrad.losses.custom.as_loss`.
+    """
+    if isinstance(loss, str) and loss.startswith(PREFIX):
+        return loss
+    natives = {native for name in FRAMEWORKS for native in framework_named(name).native}
+    if isinstance(loss, str) and loss in natives.difference(losses.__all__):
+        bad_value("loss", f"be given as {PREFIX + loss!r}, because it is no loss of rankgrad", repr(loss))
+    return as_loss(loss)
 
 
 def as_float32(scores: Array, labels: Array) -> tuple[Array, Array]:

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankgrad.cli.text.run_comparison import METRICS
+from rankgrad.cli.option_groups import AsJson, Device
+from rankgrad.cli.terminal_tables import TEXT_METRICS
+from rankgrad.cli.text import options
 from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
@@ -14,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    index: Annotated[Path, typer.Argument(help="Index folder, written by `rankgrad text index`.")],
+    index: options.Index,
     runs: Annotated[list[str], typer.Argument(help="TREC runs, or folders of text rankers.")],
-    metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as AP; repeatable.")] = METRICS,
+    metric: Annotated[list[str], typer.Option("--metric", "-m", help="Metric, such as AP; repeatable.")] = TEXT_METRICS,
     fold: Annotated[int | None, typer.Option(help="Measure only the test queries of this fold.")] = None,
     folds: Annotated[int, typer.Option(help="Number of folds.")] = 5,
-    queries: Annotated[Path | None, typer.Option(help="File of queries (default: those of the index).")] = None,
-    qrels: Annotated[Path | None, typer.Option(help="File of labels (default: those of the index).")] = None,
+    queries: options.Queries = None,
+    qrels: options.Qrels = None,
     each: Annotated[bool, typer.Option("--each", "-q", help="Also print the value of each query.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     bootstrap: Annotated[int, typer.Option(help="Number of bootstrap samples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Measure runs as trec_eval does, and compare each run with the first: paired t-test, Holm's correction.
 
@@ -38,10 +40,10 @@ def evaluate(
     from rankgrad.cli.data_source import telling
     from rankgrad.cli.json_output import print_json
     from rankgrad.cli.terminal_text import shown
-    from rankgrad.cli.text.first_stage import queries_of_fold
     from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.cli.text.run_comparison import compare_text_runs, print_comparison
     from rankgrad.metrics.evaluate import named
+    from rankgrad.text.candidates import fold_roles
 
     def fits() -> None:
         if len(set(runs)) != len(runs):
@@ -55,8 +57,8 @@ def evaluate(
         judged, texts = folder.labels(queries, qrels)
     if not judged:
         bad_value("qrels", f"be given, because {index} contains no labels", None)
-    wanted = set(texts) if fold is None else queries_of_fold([*texts], fold, folds)
-    judged = {query: labels for query, labels in judged.items() if query in wanted}
+    roles = dict.fromkeys(texts, "test") if fold is None else fold_roles(texts, fold, folds)
+    judged = {query: labels for query, labels in judged.items() if roles.get(query) == "test"}
     if not judged:
         bad_value("qrels", "contain labels of the queries", "none")
     with telling():
@@ -97,7 +99,7 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     from rankgrad.cli.text.first_stage import DEPTH, first_stage
     from rankgrad.cli.text.scoring import score_in_blocks
     from rankgrad.cli.text.seen_queries import warn_if_seen
-    from rankgrad.cli.text.text_models import kept_embeddings, load_text_model
+    from rankgrad.cli.text.text_models import load_text_model
     from rankgrad.cli.text.training_lists import KEPT, TextLists
     from rankgrad.text import candidate_lists, to_run
 
@@ -109,4 +111,4 @@ def _reranked(path: Path, folder: "IndexFolder", queries: Path | None, measured:
     first = first_stage(folder, collection, lists.candidate_run if same else None, lists.depth or DEPTH)
     data = candidate_lists(collection, first, depth=lists.depth or DEPTH)
     data = data.take(np.flatnonzero([str(query) in measured for query in data.qids.tolist()]))
-    return to_run(data, score_in_blocks(model, data, embeddings=kept_embeddings(folder, collection, model)))
+    return to_run(data, score_in_blocks(model, data, folder=folder))

@@ -31,17 +31,3 @@ def fused(runs: "Sequence[Run]", depth: int) -> "Run":
     from rankgrad.text import fuse
 
     return {query: dict([*scores.items()][:depth]) for query, scores in fuse(runs).items()}
-
-
-def queries_of_fold(ids: "Sequence[str]", fold: int, parts: int = 5, roles: "Sequence[str]" = ("test",)) -> set[str]:
-    """Return the queries in some parts of a fold (train, validation, test), as `rankgrad.text.folds` divides them."""
-    import numpy as np
-
-    from rankgrad.data import Dataset
-    from rankgrad.text import folds
-
-    count = len(ids)
-    features, offsets = np.zeros((count, 1), np.float32), np.arange(count + 1)
-    lists = Dataset(features, np.zeros(count, np.float32), offsets, qids=np.array(ids))
-    divided = folds(lists, fold, parts)
-    return {str(query) for role in roles for query in getattr(divided, role).qids.tolist()}

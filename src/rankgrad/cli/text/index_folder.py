@@ -1,6 +1,5 @@
 """The folder that `rankgrad text index` writes: a BM25 index, and a copy or the path of the collection."""
 
-import json
 import os
 import shutil
 import warnings
@@ -13,7 +12,7 @@ from rankgrad.errors import bad_value
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rankgrad.text import BM25Index, Collection, Texts
+    from rankgrad.text import BM25Index, Collection
 
 FORMAT, VERSION = "rankgrad text index", 1
 ABOUT, COPY, BM25, EMBEDDINGS = "index.json", "collection", "bm25", "embeddings"
@@ -53,12 +52,14 @@ class IndexFolder:
             queries: file of other queries. The labels and excluded documents of the index are then not used.
             qrels: file of other labels.
         """
-        from rankgrad.text import load
+        from rankgrad.text import Collection, load
 
         options = dict(self.about["source"])
         source = options.pop("source")
         if self.about["copy"]:
             self._check_copy()
+            if queries is None and qrels is None:
+                return self._checked(Collection.load(self.path / COPY, self.about["name"]), self.path / COPY)
             options = {"topic": options["topic"]}
             source = self.path / COPY if queries is None else self.path / COPY / "documents.jsonl"
         elif queries is not None:
@@ -71,7 +72,10 @@ class IndexFolder:
         for warning in caught:
             if str(warning.message) not in self.about["notes"]:
                 warnings.warn(str(warning.message), stacklevel=2)
-        found = without_spaces(found)
+        return self._checked(without_spaces(found), source)
+
+    def _checked(self, found: "Collection", source: Path | str) -> "Collection":
+        """Return the collection, if it has the documents that were indexed."""
         if found.documents.content_hash != self.about["content"]:
             again = f"for other documents, run `rankgrad text index ... --out {self.path} --overwrite`"
             bad_value(str(source), f"have the documents that were indexed ({again})", "other documents")
@@ -87,28 +91,24 @@ class IndexFolder:
     def labels(self, queries: Path | None, qrels: Path | None) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
         """Return the qrels of the index, and the text of each query by id. Documents are read only if necessary."""
         from rankgrad.metrics import read_qrels
+        from rankgrad.text import Texts
 
         copy = self.path / COPY
         if self.about["copy"] and queries is None and qrels is None and (copy / "qrels.txt").is_file():
             self._check_copy()
-            with (copy / "queries.jsonl").open(encoding="utf-8", errors="surrogatepass") as lines:
-                rows = [json.loads(line) for line in lines]
-            return read_qrels(copy / "qrels.txt"), {row["id"]: row["text"] for row in rows}
-        found = self.with_queries(queries, qrels)
-        return found.qrels, dict(zip(found.queries.ids, found.queries.texts, strict=True))
+            judged, texts = read_qrels(copy / "qrels.txt"), Texts.load(copy / "queries.jsonl")
+        else:
+            found = self.with_queries(queries, qrels)
+            judged, texts = found.qrels, found.queries
+        return judged, dict(zip(texts.ids, texts.texts, strict=True))
 
     def _check_copy(self) -> None:
         """Check queries and labels of the copy; `content` is for the documents. Older folders have no `files`."""
-        from rankgrad.atomic_files import hash_of_file
-        from rankgrad.errors import bad_value
+        from rankgrad.atomic_files import check_unchanged
 
         known = {"documents.jsonl": None, **self.about.get("files", {})}
-        for name, hashed in known.items():
-            path = self.path / COPY / name
-            if not path.is_file() or (hashed is not None and hash_of_file(path) != hashed):
-                again = f"run `rankgrad text index ... --out {self.path} --overwrite`"
-                got = "different content" if path.is_file() else "no such file"
-                bad_value(str(path), f"be unchanged since it was written (restore it, or {again})", got)
+        again = f"run `rankgrad text index ... --out {self.path} --overwrite`"
+        check_unchanged(self.path / COPY, known, f"restore it, or {again}")
 
 
 def write_index(out: Path, collection: "Collection", index: "BM25Index", source: dict[str, Any], copy: bool) -> None:
@@ -169,22 +169,13 @@ def without_spaces(collection: "Collection") -> "Collection":
     def plain(id: str) -> str:
         return "_".join(id.split())
 
-    def all_plain(ids: "Iterable[str]") -> bool:
-        return all(plain(id) == id for id in ids)
-
-    if all_plain(collection.documents.ids) and all_plain(collection.queries.ids):
+    found = (collection.documents, collection.queries)
+    if all(plain(id) == id for texts in found for id in texts.ids):
         return collection
-
-    def texts(given: "Texts") -> "Texts":
-        return replace(given, ids=tuple(map(plain, given.ids)))
-
-    return replace(
-        collection,
-        documents=texts(collection.documents),
-        queries=texts(collection.queries),
-        qrels={plain(q): {plain(d): label for d, label in each.items()} for q, each in collection.qrels.items()},
-        excluded={plain(q): frozenset(map(plain, each)) for q, each in collection.excluded.items()},
-    )
+    documents, queries = (replace(texts, ids=tuple(map(plain, texts.ids))) for texts in found)
+    qrels = {plain(q): {plain(d): label for d, label in each.items()} for q, each in collection.qrels.items()}
+    excluded = {plain(q): frozenset(map(plain, each)) for q, each in collection.excluded.items()}
+    return replace(collection, documents=documents, queries=queries, qrels=qrels, excluded=excluded)
 
 
 def fingerprint(ids: "Iterable[str]") -> str:

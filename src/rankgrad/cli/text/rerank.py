@@ -5,20 +5,22 @@ from typing import Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import Device
+from rankgrad.cli.text import options
 from rankgrad.cli.text.first_stage import DEPTH
 from rankgrad.errors import bad_value
 
 
 def rerank(
     model: Annotated[str, typer.Argument(help="Folder of a text ranker, or name of a pretrained ranker.")],
-    index: Annotated[Path, typer.Argument(help="Index folder, written by `rankgrad text index`.")],
+    index: options.Index,
     out: Annotated[Path, typer.Option(help="TREC run to write.", show_default=False)],
     run: Annotated[Path | None, typer.Option(help="TREC run to re-rank (default: BM25).")] = None,
     depth: Annotated[int, typer.Option(help="Number of documents per query.")] = DEPTH,
-    queries: Annotated[Path | None, typer.Option(help="File of queries (default: those of the index).")] = None,
+    queries: options.Queries = None,
     fuse: Annotated[bool, typer.Option("--fuse", help="Add the z-scores of the run and of the ranker.")] = False,
     tag: Annotated[str, typer.Option(help="Name of the written run.")] = "rankgrad",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Re-rank a run. The new run has the best --depth documents of each query.
 
@@ -33,7 +35,7 @@ def rerank(
     from rankgrad.cli.text.first_stage import first_stage, fused
     from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.cli.text.scoring import partial_file, score_in_blocks
-    from rankgrad.cli.text.text_models import kept_embeddings, load_text_model
+    from rankgrad.cli.text.text_models import load_text_model
     from rankgrad.metrics import write_run
     from rankgrad.text import candidate_lists, to_run
 
@@ -54,8 +56,7 @@ def rerank(
         data = candidate_lists(collection, first, depth=depth)
     try:
         with telling():
-            known = kept_embeddings(folder, collection, scorer)
-            found = to_run(data, score_in_blocks(scorer, data, out, known))
+            found = to_run(data, score_in_blocks(scorer, data, out, folder))
     except KeyboardInterrupt:
         if is_first():
             kept = partial_file(out).is_file()

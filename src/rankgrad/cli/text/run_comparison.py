@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from rankgrad.metrics.evaluate import Evaluation
     from rankgrad.metrics.trec import Qrels, Run
 
-METRICS = ["nDCG(gain='linear')@10", "nDCG(gain='linear')@20", "AP", "P@10"]
-
 
 @dataclass(frozen=True)
 class RunTest:

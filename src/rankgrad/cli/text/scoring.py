@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankgrad.cli.text.index_folder import IndexFolder
     from rankgrad.data import Dataset
     from rankgrad.text.model import TextModel
 
@@ -20,7 +21,7 @@ def partial_file(out: Path) -> Path:
 
 
 def score_in_blocks(
-    model: "TextModel", data: "Dataset", out: Path | None = None, embeddings: Any = None
+    model: "TextModel", data: "Dataset", out: Path | None = None, folder: "IndexFolder | None" = None
 ) -> "NDArray[Any]":
     """Score the lists of a text data set in blocks, and return one score per document.
 
@@ -31,28 +32,34 @@ def score_in_blocks(
         model: text ranker.
         data: text data set.
         out: file that the caller will write; None to write no file with the scores of complete blocks.
-        embeddings: embeddings of all documents by this bi-encoder, from `kept_embeddings`; None to compute them.
+        folder: index folder that may contain the embeddings of all documents by this model; None to compute them.
     """
     import numpy as np
 
     from rankgrad.atomic_files import writing
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.progress import Progress
+    from rankgrad.cli.text.text_models import kept_embeddings
     from rankgrad.text.bi_encoder import BiEncoder
+    from rankgrad.text.collection import collection_of
     from rankgrad.training.model import list_ranges
 
     if isinstance(model.network, BiEncoder) and model.network.tokeniser.passages != "best":
-        if embeddings is not None:
-            return _cosines(model, data, embeddings)
+        known = None if folder is None else kept_embeddings(folder, collection_of(data), model)
+        if known is not None:
+            return _cosines(model, data, known)
         with Progress("encoding", every=10) as progress:
             return model.score_lists(data, lambda done, count: progress.at("blocks of documents encoded", done, count))
     ranges = [*list_ranges(data.offsets, PAIRS)]
-    path, done = None if out is None or len(ranges) == 1 else partial_file(out), []
+    path = None if out is None or len(ranges) == 1 else partial_file(out)
+    lines: list[dict[str, Any]] = []
+    done: list[list[float]] = []
     if path is not None:
         identity = _identity(model, data)
-        done = _complete_blocks(path, identity, [int(data.offsets[b] - data.offsets[a]) for a, b in ranges])
+        lines = _complete_lines(path, identity, [int(data.offsets[b] - data.offsets[a]) for a, b in ranges])
+        done = [line["scores"] for line in lines[1:]]
         with writing(path) as file:
-            file.write("".join(json.dumps(each) + "\n" for each in [identity, *done]).encode())
+            file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
     if done:
         messages(True).print(f"resuming: {len(done)} of {len(ranges)} blocks of lists are scored", markup=False)
     scores = np.empty(len(data.labels), dtype=np.float32)
@@ -64,8 +71,9 @@ def score_in_blocks(
                 continue
             scores[rows] = model.score_lists(data.take(np.arange(first, last)))
             if path is not None:
-                with path.open("a", encoding="utf-8") as lines:
-                    lines.write(json.dumps(scores[rows].tolist()) + "\n")
+                lines.append(_block(lines[-1], scores[rows].tolist()))
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(lines[-1]) + "\n")
             progress.at("blocks of lists scored", number + 1, len(ranges))
     return scores
 
@@ -103,20 +111,30 @@ def _identity(model: "TextModel", data: "Dataset") -> dict[str, str]:
     return {"model": fingerprint([model.weights_hash(), settings]), "lists": lists, "texts": texts}
 
 
-def _complete_blocks(path: Path, identity: dict[str, str], sizes: list[int]) -> list[list[float]]:
-    """Return the scores of complete blocks. Scores of another model or of other lists are not used."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-    found: list[Any] = []
-    for line in lines:
+def _block(before: dict[str, Any], scores: list[float]) -> dict[str, Any]:
+    """Return the line of a block, with a hash of its scores and of the line before."""
+    from rankgrad.atomic_files import hash_of
+
+    return {"scores": scores, "sha256": hash_of(json.dumps([before.get("sha256", before), scores]).encode())}
+
+
+def _complete_lines(path: Path, identity: dict[str, str], sizes: list[int]) -> list[dict[str, Any]]:
+    """Return the identity, and the lines of complete blocks. Scores that are damaged, of another model or of other
+    lists are not used; the last line may be incomplete, and blocks of version 0.2 had no hash.
+    """
+    try:
+        first, *found = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [""]
+        if json.loads(first or "null") != identity:
+            return [identity]
+    except ValueError:
+        return [identity]
+    lines: list[dict[str, Any]] = [identity]
+    for text, size in zip(found, sizes, strict=False):
         try:
-            found.append(json.loads(line) if line.endswith("\n") else None)  # the last line may be incomplete
-        except ValueError:
-            found.append(None)
-    if not found or found[0] != identity:
-        return []
-    blocks = []
-    for block, size in zip(found[1:], sizes, strict=False):
-        if not isinstance(block, list) or len(block) != size:
+            scores = json.loads(text)["scores"]
+            if len(scores) != size or json.dumps(_block(lines[-1], scores)) != text:
+                break
+        except (ValueError, TypeError, KeyError):
             break
-        blocks.append(block)
-    return blocks
+        lines.append(_block(lines[-1], scores))
+    return lines

@@ -19,7 +19,8 @@ def seal(
     from rankgrad.cli.json_output import messages
     from rankgrad.cli.text.text_models import is_model
     from rankgrad.errors import bad_value
-    from rankgrad.text.encoder_files import ENCODER, check_encoder
+    from rankgrad.settings.text import check_encoder
+    from rankgrad.text.encoder_files import ENCODER
     from rankgrad.text.encoder_seal import seal_encoder
     from rankgrad.text.model import TextModel
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankgrad.cli.option_groups import Device
+from rankgrad.cli.text import options
 from rankgrad.errors import bad_value
 
 if TYPE_CHECKING:
@@ -16,9 +18,9 @@ HITS, SNIPPET = 10, 160  # default number of documents with --query; characters 
 
 
 def search(
-    index: Annotated[Path, typer.Argument(help="Index folder, written by `rankgrad text index`.")],
+    index: options.Index,
     query: Annotated[str | None, typer.Option(help="Search for this text, and print the documents.")] = None,
-    queries: Annotated[Path | None, typer.Option(help="File of queries (default: those of the index).")] = None,
+    queries: options.Queries = None,
     k: Annotated[
         int | None, typer.Option(help="Documents per query (default: 100; 10 with --query).", show_default=False)
     ] = None,
@@ -29,7 +31,7 @@ def search(
     fuse: Annotated[bool, typer.Option("--fuse", help="Add the z-scores of BM25 and of the embeddings.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Save embeddings of documents in the index folder.")] = False,
     tag: Annotated[str | None, typer.Option(help="Name of the run (default: bm25, embeddings or fused).")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Search an index. Without --encoder, BM25 ranks the documents. The search of embeddings is exact.
 

@@ -34,7 +34,8 @@ def _all_runs(models: Iterable[str | Path | None]) -> dict[Path, TextLists]:
     """Return the text runs among models, by folder. Include the runs of their teachers and of their initial models."""
     from rankgrad.cli.text.text_models import is_model
     from rankgrad.models.folder import read_config
-    from rankgrad.text.encoder_files import ENCODER, STATIC
+    from rankgrad.settings.text import STATIC
+    from rankgrad.text.encoder_files import ENCODER
 
     found: dict[Path, TextLists] = {}
     waiting = [*models]
@@ -56,8 +57,8 @@ def _seen_by(lists: TextLists) -> dict[str, str]:
 
     Without a teacher, only queries with labels count. A run with pseudo queries uses real queries only for validation.
     """
-    from rankgrad.cli.text.first_stage import queries_of_fold
     from rankgrad.cli.text.index_folder import IndexFolder
+    from rankgrad.text.candidates import fold_roles
 
     if lists.pseudo and lists.fold is None:
         return {}
@@ -68,5 +69,5 @@ def _seen_by(lists: TextLists) -> dict[str, str]:
     seen = set(texts)
     if lists.fold is not None:
         roles = ("validation",) if lists.pseudo else ("train", "validation")
-        seen = queries_of_fold([*texts], lists.fold, lists.folds, roles)
+        seen = {query for query, role in fold_roles(texts, lists.fold, lists.folds).items() if role in roles}
     return {query: text for query, text in texts.items() if query in seen and (query in judged or lists.teacher)}

@@ -39,7 +39,7 @@ def check_exists(option: str, name: str, what: str = "folder", endings: tuple[st
         what: name of existing things that the option accepts, for the error.
         endings: endings of files that the option also accepts. A name with such an ending is a path.
     """
-    from rankgrad.text.encoder_files import STATIC
+    from rankgrad.settings.text import STATIC
 
     path = Path(name.removeprefix(STATIC)).expanduser()
     if not path.exists() and (path.suffix in endings or (path.parent != Path() and path.parent.is_dir())):
@@ -48,7 +48,8 @@ def check_exists(option: str, name: str, what: str = "folder", endings: tuple[st
 
 def encoder_of(name: str) -> str:
     """Return the encoder of a training: the folder in a model of rankgrad, another folder (absolute), or a name."""
-    from rankgrad.text.encoder_files import ENCODER, STATIC
+    from rankgrad.settings.text import STATIC
+    from rankgrad.text.encoder_files import ENCODER
 
     check_exists("encoder", name)
     prefix, name = (STATIC, name.removeprefix(STATIC)) if name.startswith(STATIC) else ("", name)
@@ -111,7 +112,7 @@ def embeddings_of(folder: "IndexFolder", collection: "Collection", ranker: "BiEn
     if found is None:
         found = _encoded(collection, ranker)
         if keep:
-            with writing(_embeddings_path(folder, collection, ranker.fitted())) as file:
+            with writing(_embeddings_path(folder.path, collection, ranker.fitted())) as file:
                 np.save(file, found, allow_pickle=False)
                 file.write(_digest(found))  # NumPy ignores what follows an array
     return found
@@ -124,7 +125,7 @@ def kept_embeddings(folder: "IndexFolder", collection: "Collection", model: "Tex
 
     if not (folder.path / EMBEDDINGS).is_dir():
         return None
-    path = _embeddings_path(folder, collection, model)
+    path = _embeddings_path(folder.path, collection, model)
     return _read_embeddings(path, len(collection.documents)) if path.is_file() else None
 
 
@@ -171,25 +172,20 @@ def _encoded(collection: "Collection", ranker: "BiEncoderRanker") -> "NDArray[An
     return np.concatenate(parts)
 
 
-def _embeddings_path(folder: "IndexFolder", collection: "Collection", model: "TextModel") -> Path:
-    from rankgrad.cli.text.index_folder import EMBEDDINGS
-
-    return folder.path / EMBEDDINGS / f"{_key(collection, model)}.npy"
-
-
-def _key(collection: "Collection", model: "TextModel") -> str:
-    """Return the name of the file with the embeddings of these documents by this encoder."""
-    from rankgrad.cli.text.index_folder import fingerprint
+def _embeddings_path(folder: Path, collection: "Collection", model: "TextModel") -> Path:
+    """Return the file in an index folder with the embeddings of these documents by this encoder."""
+    from rankgrad.cli.text.index_folder import EMBEDDINGS, fingerprint
     from rankgrad.text import TextSettings
 
     settings = TextSettings.of(model.settings)
     options = [str(getattr(settings, name)) for name in ("max_length", "passages", "max_document")]
-    return fingerprint([model.weights_hash(), *options, collection.documents.content_hash])
+    key = fingerprint([model.weights_hash(), *options, collection.documents.content_hash])
+    return folder / EMBEDDINGS / f"{key}.npy"
 
 
 def _classifies(name: str) -> bool:
     """Return True for an encoder with a classification head, which is a cross-encoder."""
-    from rankgrad.text.encoder_files import STATIC, check_encoder
+    from rankgrad.settings.text import STATIC, check_encoder
     from rankgrad.text.encoder_loading import EncoderFiles
 
     check_encoder(name)

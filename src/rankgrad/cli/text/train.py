@@ -5,33 +5,31 @@ from typing import Annotated, Any
 
 import typer
 
-from rankgrad.cli.text.setting_options import with_setting_options
+from rankgrad.cli.setting_options import with_setting_options
+from rankgrad.cli.text import options
+from rankgrad.settings.text import TextSettings
 
 
-@with_setting_options()
+@with_setting_options(TextSettings)
 def train(
     settings: dict[str, Any],
-    out: Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)],
-    index: Annotated[Path | None, typer.Argument(help="Index folder, written by `rankgrad text index`.")] = None,
+    out: options.RunFolder,
+    index: options.IndexOfRun = None,
     encoder: Annotated[
         str | None, typer.Option(help="Folder or Hugging Face name of the encoder.", show_default=False)
     ] = None,
     run: Annotated[Path | None, typer.Option(help="TREC run with candidates (default: BM25).")] = None,
-    depth: Annotated[int | None, typer.Option(help="Candidates per query (default: 100).")] = None,
-    fold: Annotated[int | None, typer.Option(help="Fold of the queries, from 1 to 5.")] = None,
+    depth: options.RunDepth = None,
+    fold: options.RunFold = None,
     holdout: Annotated[float | None, typer.Option(help="Validation share without --fold (0.2).")] = None,
-    pseudo: Annotated[bool, typer.Option("--pseudo", help="Use parts of documents as queries.")] = False,
+    pseudo: options.Pseudo = False,
     init_model: Annotated[Path | None, typer.Option(help="Folder of a text ranker to start from.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", hidden=True)] = False,
-    queries: Annotated[
-        Path | None, typer.Option(help="File of queries (default: those of the index).", hidden=True)
-    ] = None,
-    qrels: Annotated[
-        Path | None, typer.Option(help="File of labels (default: those of the index).", hidden=True)
-    ] = None,
-    folds: Annotated[int | None, typer.Option(help="Number of folds (default: 5).", hidden=True)] = None,
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    as_json: options.RunJson = False,
+    queries: options.RunQueries = None,
+    qrels: options.RunQrels = None,
+    folds: options.RunFolds = None,
     add_relevant: Annotated[
         bool | None,
         typer.Option(
@@ -48,17 +46,7 @@ def train(
 
     Example: `rankgrad text train INDEX --encoder MODEL --fold 1 --out runs/a`
     """
+    given = dict(locals())  # all parameters, by name
     from rankgrad.cli.text.training_runs import train_text_ranker
 
-    given: dict[str, Any] = {
-        "index": index,
-        "queries": queries,
-        "qrels": qrels,
-        "run": run,
-        "depth": depth,
-        "fold": fold,
-    }
-    given |= {"folds": folds, "holdout": holdout, "pseudo": pseudo, "add_relevant": add_relevant}
-    given |= {"init_model": init_model, "seed": settings.get("seed")}
-    options: dict[str, Any] = {"out": out, "resume": resume, "overwrite": overwrite, "as_json": as_json}
-    train_text_ranker("train", settings, given, encoder=encoder, **options)
+    train_text_ranker("train", settings, given)

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from rankgrad.data.assemble import Runs, complete_lists
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.letor.blocks import (
     BlockCounts,
@@ -23,8 +24,6 @@ from rankgrad.data.letor.blocks import (
 from rankgrad.data.letor.errors import LetorError, ParserLimits
 from rankgrad.data.letor.passes import LineShape, fill_value, in_order, threads
 from rankgrad.data.letor.streams import Block, blocks, check_file, split_block
-from rankgrad.data.list_chunks import ChunkRows, complete_lists
-from rankgrad.data.query_groups import QueryRuns
 
 _DENSE = 1 << 23  # maximum number of values of a block of rows that is converted to a sparse matrix
 
@@ -60,9 +59,9 @@ def stream_letor(
     """
     path = Path(path)
     check_file(path)
-    runs = QueryRuns()
+    runs = Runs(LetorError)
     parts = parsed_blocks(path, features, fill_value(missing), docids, runs, progress, sparse=sparse)
-    yield from complete_lists(parts, documents, path.name)
+    yield from complete_lists(parts, documents)
     runs.check()
 
 
@@ -71,15 +70,18 @@ def parsed_blocks(
     features: int,
     fill: float | None,
     docids: bool,
-    runs: QueryRuns,
+    runs: Runs,
     progress: Callable[[int], object] | None,
     *,
     sparse: bool = False,
-) -> Iterator[ChunkRows]:
+    first: int = 0,
+) -> Iterator[Dataset]:
     """Parse a LETOR file in a few threads, and yield the blocks that contain documents; the first bad line is an error.
 
+    `runs` receives the query runs of each block.
+
     With `sparse`, the features are matrices in the CSR format. The parser first writes dense rows; to limit their
-    memory, blocks are then smaller.
+    memory, blocks are then smaller. `first` is the number of documents in the files before this one.
     """
     limits, read = ParserLimits(features, True, fill is not None), 0
 
@@ -103,7 +105,7 @@ def parsed_blocks(
         for block, counted, target, parsed in in_order(pool, parse, pieces):
             truncated = shape.truncated(path, block, parsed, counted)
             if truncated is None:
-                runs.add(path, parsed.rows, parsed.lines, parsed.qids)
+                runs.add(path, first + found + parsed.rows, parsed.lines, parsed.qids)
             bad = parsed.bad_line or truncated
             if bad is not None:
                 runs.check()  # if a query occurs again before this line, that error is raised first
@@ -116,7 +118,8 @@ def parsed_blocks(
                 names = target.docids if counted.docid_width else np.zeros((len(target.labels), 1), np.uint32)
                 ids = names.reshape(-1).view(f"<U{width}") if docids else None
                 rows = csr_matrix(target.features) if sparse else target.features
-                yield ChunkRows(rows, target.labels, ids, parsed.rows, parsed.qids)
+                offsets = np.append(parsed.rows, counted.documents)
+                yield Dataset(rows, target.labels, offsets, parsed.qids, ids, path.name)
     if not found:
         wrong = "blank lines and comments only" if lines else "empty file"
         raise LetorError(path, lines or 1, wrong, "at least one document")

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rankgrad.data.assemble import Runs, reorder
 from rankgrad.data.cache import New
 from rankgrad.data.letor.blocks import (
     BadLine,
@@ -35,7 +36,6 @@ from rankgrad.data.letor.blocks import (
 from rankgrad.data.letor.errors import SET_FEATURES, LetorError, ParserLimits
 from rankgrad.data.letor.streams import Block, blocks
 from rankgrad.data.memory_limits import check_memory, refuse_sparse, too_sparse
-from rankgrad.data.query_groups import QueryRuns, regroup_runs, reorder
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.errors import bad_value
 
@@ -145,7 +145,7 @@ class _Reading:
         self.options, self.pool = options, pool
         stated, missing = options.features is not None, options.missing is not None
         self.limits = ParserLimits(options.features or LARGEST_ID, stated, missing)
-        self.runs = QueryRuns()
+        self.runs = Runs(LetorError, options.regroup)
         self.row = self.missing = self.replaced = 0
 
     def count(self, path: Path, on_read: Callable[[bytes], None]) -> list[BlockCounts]:
@@ -174,8 +174,7 @@ class _Reading:
                 self.runs.add(path, parsed.rows, parsed.lines, parsed.qids)
             bad = parsed.bad_line or truncated
             if bad is not None:
-                if not self.options.regroup:
-                    self.runs.check()  # if a query occurs again before this line, that error is raised first
+                self.runs.check()  # if a query occurs again before this line, that error is raised first
                 raise LetorError(path, bad.line, bad.wrong, bad.expected)
             if parsed.grew or parsed.documents != here.documents:
                 raise _changed(path)
@@ -191,27 +190,19 @@ class _Reading:
 
     def group(self, target: ParseTarget, new: New) -> tuple[dict[str, Any], int]:
         """Divide the rows of LETOR files into lists; return the arrays, and the number of moved runs of documents."""
-        starts, qids = self.runs.joined()
-        lengths, moved, rows = np.diff(starts, append=self.row), 0, None
-        if self.options.regroup:
-            source, lengths, kept = regroup_runs(starts, qids, self.row)
-            qids, moved = qids[kept], len(qids) - len(kept)
-            if moved:
-                for part in (target.features, target.labels, target.docids):
-                    reorder(part, source)
-                rows = new("rows", source.shape, np.int64)
-                rows[:] = source
-        else:
-            self.runs.check()
+        lists = self.runs.lists(self.row)
         arrays: dict[str, Any] = {"features": target.features, "labels": target.labels}
-        arrays["offsets"] = new("offsets", (len(lengths) + 1,), np.int64)
-        np.cumsum(lengths, out=arrays["offsets"][1:])
-        arrays["qids"] = new("qids", qids.shape, qids.dtype)
-        arrays["qids"][:] = qids
+        found = {"offsets": lists.offsets, "qids": lists.qids}
+        if lists.source is not None:
+            for part in (target.features, target.labels, target.docids):
+                reorder(part, lists.source)
+            found["rows"] = lists.order
+        for name, values in found.items():
+            arrays[name] = new(name, values.shape, values.dtype)
+            arrays[name][:] = values
         width = target.docids.shape[1]
         arrays["docids"] = target.docids.reshape(-1).view(f"<U{width}") if width else None
-        arrays["rows"] = rows
-        return arrays, moved
+        return arrays, lists.moved
 
 
 class LineShape:

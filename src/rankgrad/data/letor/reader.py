@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from rankgrad.data import cache as caches
 from rankgrad.data.dataset import Dataset
@@ -77,8 +77,8 @@ def read_letor(
         data = Dataset(**arrays, name=name)
     else:
 
-        def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, None]:
-            return read_files(files, options, new, progress, hashes)[1], None
+        def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, dict[str, Any]]:
+            return read_files(files, options, new, progress, hashes)[1], {}
 
         data, summary = caches.through_cache(Path(cache), files, options.to_json(), name, verify, read)
     _log.info("%s", summary)

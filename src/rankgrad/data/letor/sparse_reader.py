@@ -1,17 +1,18 @@
 """Read LETOR text with very many features as a sparse matrix, which stores only the values that are not 0."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from rankgrad.data.assemble import Runs
 from rankgrad.data.dataset import Dataset
 from rankgrad.data.letor.blocks import count_block
 from rankgrad.data.letor.chunks import parsed_blocks
 from rankgrad.data.letor.errors import LetorError
 from rankgrad.data.letor.passes import LARGEST_ID
 from rankgrad.data.letor.streams import Block, blocks
-from rankgrad.data.query_groups import QueryRuns, regroup_runs
 from rankgrad.data.sparse_rows import stack_rows
 
 
@@ -41,7 +42,7 @@ def read_sparse(
         features = max(count_block(block, LARGEST_ID, False).widest for file in files for block in _blocks(file))
     if not features:
         raise LetorError(files[0], None, "no document has a feature", "`feature:value` pairs")
-    lines, rows, row, parts = _AnyOrder() if regroup else QueryRuns(), QueryRuns(), 0, []
+    runs, row, parts = Runs(LetorError, regroup), 0, []
     total, done = sum(file.stat().st_size for file in files), 0
     for file in files:
 
@@ -49,27 +50,15 @@ def read_sparse(
             if progress is not None:
                 progress(done + read, total)
 
-        for part in parsed_blocks(file, features, fill, docids, lines, on_read, sparse=True):
-            rows.add(file, row + part.starts, part.starts, part.qids)
-            row += len(part.labels)
-            parts.append(part)
+        blocks_of_file = parsed_blocks(file, features, fill, docids, runs, on_read, sparse=True, first=row)
+        parts += [(block.features, block.labels, block.docids) for block in blocks_of_file]
+        row = sum(len(part[1]) for part in parts)
         done += file.stat().st_size
-    lines.check()
-    starts, qids = rows.joined()
-    source, lengths, first = regroup_runs(starts, qids, row)
-    matrix, labels = stack_rows([part.features for part in parts]), np.concatenate([part.labels for part in parts])
-    ids = np.concatenate([part.docids for part in parts if part.docids is not None]) if docids else None
-    if len(first) < len(qids):
-        matrix, labels, ids = matrix[source], labels[source], None if ids is None else ids[source]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Dataset(matrix, labels, offsets, qids[first], ids, name)
-
-
-class _AnyOrder(QueryRuns):
-    """Query runs of LETOR text in any order: a query may occur again without an error."""
-
-    def check(self) -> None:
-        return
+    lists = runs.lists(row)
+    features, labels, ids = zip(*parts, strict=True)
+    names = np.concatenate(ids) if docids else None
+    data = Dataset(stack_rows([*features]), np.concatenate(labels), lists.offsets, lists.qids, names, name)
+    return data if lists.source is None else replace(data.take_rows(lists.source, data.offsets), rows=lists.order)
 
 
 def _blocks(file: Path) -> Iterator[Block]:

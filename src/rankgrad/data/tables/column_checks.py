@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from rankgrad.data.categories import find_categories
-from rankgrad.data.tables.columns import INDEX, USUAL, ChosenColumns, Columns, choose
+from rankgrad.data.tables.columns import INDEX, ChosenColumns, choose
 from rankgrad.data.tables.errors import TEXT_ADVICE, TableError, some
 from rankgrad.data.tables.table_file import TableFile
 from rankgrad.errors import located, name_settings
+from rankgrad.roles import ROLES, Columns
 
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^(?i)(nan|na|n/a|null|none|[-+]?inf(inity)?)$"
 
@@ -40,7 +41,7 @@ def choose_columns(
         if table.find_late_columns():
             return choose_columns(table, columns, labelled=labelled, model=model, categories=categories)
         raise located(error, str(table.path)) from None
-    table.ids = {name for name in (chosen.qid, chosen.docid) if name is not None}
+    table.ids = {chosen.by_role[role.name] for role in ROLES if not role.numbers and role.name in chosen.by_role}
     table.categorical = {*chosen.categorical}
     if chosen.categorical:
         table.categories = _categories(table, chosen.categorical, categories or {})
@@ -58,7 +59,7 @@ def choose_columns(
                 f"{table.path}: columns without numbers are not features: {some(text)}" + TEXT_ADVICE,
                 stacklevel=3,
             )
-        usual = {name for names in USUAL.values() for name in names}
+        usual = {name for role in ROLES for name in role.usual}
         if doubtful := [name for name in chosen.features if name.lower() in usual]:
             warnings.warn(f"{table.path}: {some(doubtful)} will be a feature; is it a label or an id?", stacklevel=3)
         if index:

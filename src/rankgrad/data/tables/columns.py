@@ -1,4 +1,4 @@
-"""Choose the columns of a table: label, query id, document id, weight and features."""
+"""Choose the columns of a table: one for each role of `rankgrad.roles`, and the features."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,75 +6,52 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
+
 from rankgrad.data.tables.errors import NoColumn, blanks_of_lightgbm, some
 from rankgrad.errors import Problem, bad_type, bad_value, mistyped
-
-# Names of columns that are found without being given, in upper or lower case.
-USUAL = {
-    "label": ("label", "relevance", "grade", "rel"),
-    "qid": ("qid", "query_id", "queryid", "query"),
-    "docid": ("docid", "doc_id", "document_id", "documentid"),
-}
-
+from rankgrad.roles import ROLES, Columns, Role
 
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # column that pandas writes for the index of a data frame
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Columns of a table. If `label`, `qid` or `docid` is None, a column with a usual name is used.
-
-    Args:
-        label: column of the labels; usual names are `label`, `relevance`, `grade` and `rel`.
-        qid: column of the query ids; usual names are `qid`, `query_id`, `queryid` and `query`.
-        features: names or patterns (`bm25*`) of the feature columns; None for all numeric columns that have no other
-            purpose.
-        drop: names or patterns of columns that are not features.
-        docid: column of the document ids; usual names are `docid`, `doc_id`, `document_id` and `documentid`. This
-            column is optional.
-        weight: column of the document weights; None for no weights.
-        categorical: names or patterns of the categorical features, for example columns of texts or ids. Columns of a
-            categorical type (of pandas, polars or Arrow) are always categorical.
-    """
-
-    label: str | None = None
-    qid: str | None = None
-    features: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
-    docid: str | None = None
-    weight: str | None = None
-    categorical: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("features", "drop", "categorical"):
-            given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
-
-    def __bool__(self) -> bool:
-        """Return True if the user named at least one column of the table."""
-        return self != ANY
-
-
-ANY = Columns()  # nothing is given: columns with usual names
-
-
-@dataclass(frozen=True)
 class ChosenColumns:
-    """The columns of one table: label, query id, features, and optional columns."""
+    """The columns of one table: the column of each role, the features, and optional columns."""
 
-    label: str | None  # None if the table has no labels; such a table is only for scoring
-    qid: str
+    by_role: Mapping[str, str]  # names of columns by the name of their role; a table without labels is only for scoring
     features: tuple[str, ...]
-    docid: str | None = None
-    weight: str | None = None
     unused: tuple[str, ...] = ()  # columns that are not used, such as columns of text
     categorical: tuple[str, ...] = ()  # names of the categorical features
+    training: tuple[str, ...] = ()  # names of the columns that are used in training only
+
+    @property
+    def qid(self) -> str:
+        """Name of the column of the query ids of the table."""
+        return self.by_role["qid"]
+
+    @property
+    def list_keys(self) -> list[str]:
+        """Names of the columns that divide the rows of the table into lists."""
+        return [column for name in ("qid", "list_id") if (column := self.by_role.get(name)) is not None]
+
+    @property
+    def numbers(self) -> dict[str, tuple[str, float]]:
+        """For each array of numbers that is not a feature: the name of its column, and the lowest number."""
+        found = {
+            each.values: (self.by_role[each.name], 0.0) for each in ROLES if each.numbers and each.name in self.by_role
+        }
+        return found | {f"column-{number}": (name, -np.inf) for number, name in enumerate(self.training)}
 
     @property
     def keys(self) -> list[str]:
         """Names of all columns of the table that are not features."""
-        return list(dict.fromkeys(filter(None, (self.label, self.qid, self.docid, self.weight))))
+        return list(dict.fromkeys((*self.by_role.values(), *self.training)))
+
+    def record(self) -> dict[str, Any]:
+        """Return the columns of the table as JSON values, by which a cache is recognised."""
+        usual = {"label": None, "qid": None, "features": [*self.features], "docid": None, "weight": None}
+        return {**usual, **self.by_role, **({"training_columns": [*self.training]} if self.training else {})}
 
 
 def choose(
@@ -99,15 +76,19 @@ def choose(
     """
     categorical = {*_matching("categorical", given.categorical, numeric), *typed}
     numeric = {column: known or column in categorical for column, known in numeric.items()}
-    label = _named("label", given.label, numeric, needed=labelled)
-    qid = _named("qid", given.qid, numeric, needed=True)
-    assert qid is not None
-    docid = _named("docid", given.docid, numeric, needed=False)
-    weight = None if given.weight is None else _named("weight", given.weight, numeric, needed=True)
-    for role, column in (("label", label), ("weight", weight)):
-        if column is not None and not numeric[column] and (labelled or role != "label"):
-            bad_type(role, "be a numeric column", f"text in column {column!r}")
-    taken = {label, qid, docid, weight}
+    by_role: dict[str, str] = {}
+    for role in ROLES:
+        needed = role.name == "qid" or (role.name == "label" and labelled)
+        if (column := _named(role, getattr(given, role.name), numeric, needed=needed)) is not None:
+            by_role[role.name] = column
+    # A table that is not for training need not have the columns that only training uses.
+    training = [name for name in given.training_columns if (labelled and model is None) or name in numeric]
+    training = _matching("training_columns", training, numeric)
+    used = [(role.name, by_role[role.name]) for role in ROLES if role.numbers and role.name in by_role]
+    for name, column in (*used, *(("training_columns", column) for column in training)):
+        if not numeric[column] and (labelled or name != "label"):
+            bad_type(name, "be a numeric column", f"text in column {column!r}")
+    taken = {*by_role.values(), *training}
     dropped = set(_matching("drop", given.drop, numeric))
     dropped |= {column for column in partitions if column not in taken}
     free = [column for column in numeric if column not in taken and column not in dropped]
@@ -127,28 +108,30 @@ def choose(
         bad_value("features", "be numeric columns", some(text))
     if both := [column for column in features if column in taken]:
         bad_value("features", "not contain the column of labels, query ids, document ids or weights", some(both))
-    used = {*features, *taken, *dropped}
+    not_free = {*features, *taken, *dropped}
     if other := [column for column in _matching("categorical", given.categorical, numeric) if column not in features]:
         bad_value("categorical", "be feature columns", some(other))
-    unused = tuple(column for column in numeric if column not in used)
+    unused = tuple(column for column in numeric if column not in not_free)
     chosen_categorical = tuple(column for column in features if column in categorical)
-    return ChosenColumns(label, qid, tuple(features), docid, weight, unused, chosen_categorical)
+    return ChosenColumns(by_role, tuple(features), unused, chosen_categorical, tuple(training))
 
 
-def _named(role: str, given: str | None, columns: Iterable[str], *, needed: bool) -> str | None:
+def _named(role: Role, given: str | None, columns: Iterable[str], *, needed: bool) -> str | None:
     """Return the table column for `role`: the column `given`; if `given` is None, a column with a usual name."""
     names = list(columns)
     if given is not None:
         if given not in names:
-            bad_value(role, "be a column of the table", *mistyped(given, names, f"columns: {some(names)}"))
+            bad_value(role.name, "be a column of the table", *mistyped(given, names, f"columns: {some(names)}"))
         return given
     lower: dict[str, Any] = {}
     for name in names:
         lower.setdefault(name.lower(), name)
-    found = next((lower[usual] for usual in USUAL.get(role, ()) if usual in lower), None)
+    found = next((lower[usual] for usual in role.usual if usual in lower), None)
     if found is None and needed:
-        usual = ", ".join(map(repr, USUAL[role]))
-        raise NoColumn(Problem(role, f"be given, because no column is named {usual}", f"the columns {some(names)}"))
+        usual = ", ".join(map(repr, role.usual))
+        raise NoColumn(
+            Problem(role.name, f"be given, because no column is named {usual}", f"the columns {some(names)}")
+        )
     return found
 
 

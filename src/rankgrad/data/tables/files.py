@@ -30,6 +30,7 @@ FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 _BATCH = 16 << 20  # approximate number of bytes of the columns in a batch
 _COLUMNS = 48 << 20  # approximate number of bytes of the columns in a block of a Parquet file
 _FEWEST, _MOST = 1024, 65_536  # rows per batch
+_MOST_OPEN = 64  # number of files that stay open between the passes
 _WIDTH = 16  # columns per block of a Parquet file: 16 features are one cache line
 
 
@@ -102,7 +103,9 @@ class ParquetFiles(TableFile):
         import pyarrow.parquet as pq
 
         files = sorted(_parquet_files(path)) if path.is_dir() else [path]
-        first = pq.read_schema(files[0])
+        self._sources: dict[Path, tuple[Any, Any]] = {}
+        opened = pq.ParquetFile(self._source(files[0])[0])
+        first, stored = opened.schema_arrow, opened.metadata.metadata
         self._constants: dict[Path, dict[str, Any]] = {file: {} for file in files}
         schema = pa.schema(list(first))
         if path.is_dir():
@@ -114,9 +117,22 @@ class ParquetFiles(TableFile):
         super().__init__(path, "parquet", schema, files)
         self.partitions = tuple(name for name in schema.names if name not in first.names)
         # Parquet has no dictionaries of numbers. The schema of the writer, a copy of which is in the file, has them.
-        if (written := (pq.read_metadata(files[0]).metadata or {}).get(b"ARROW:schema")) is not None:
+        if (written := (stored or {}).get(b"ARROW:schema")) is not None:
             written_types = dictionaries(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written))))
             self.typed += [name for name in written_types if name in first.names and name not in self.typed]
+
+    def _source(self, file: Path) -> tuple[Any, Any]:
+        """Return a file, mapped into memory, and its metadata. It is opened once, unless there are very many files."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if file in self._sources:
+            return self._sources[file]
+        source = pa.memory_map(str(file))
+        found = source, pq.ParquetFile(source).metadata
+        if len(self._sources) < _MOST_OPEN:
+            self._sources[file] = found
+        return found
 
     def _batches(self, columns: list[str], threads: bool) -> Iterator[Any]:
         import pyarrow as pa
@@ -125,7 +141,8 @@ class ParquetFiles(TableFile):
         rows = batch_rows(len(columns))
         for file in self.files:
             constants = {name: value for name, value in self._constants[file].items() if name in columns}
-            with pq.ParquetFile(file, buffer_size=1 << 16, pre_buffer=False) as opened:
+            source, metadata = self._source(file)
+            with pq.ParquetFile(source, metadata=metadata, buffer_size=1 << 16, pre_buffer=False) as opened:
                 stored = [name for name in columns if name not in constants]
                 if absent := [name for name in stored if name not in opened.schema_arrow.names]:
                     raise TableError(file, None, f"no column {some(absent)}", f"the columns of {self.files[0]}")
@@ -153,7 +170,7 @@ class ParquetFiles(TableFile):
             return super().each_block(columns, use)
         first, jobs, local = 0, [], threading.local()
         for file in self.files:
-            metadata = pq.read_metadata(file)
+            metadata = self._source(file)[1]
             for group in range(metadata.num_row_groups):
                 rows = metadata.row_group(group).num_rows
                 width = max(1, min(_WIDTH, _COLUMNS // max(8 * rows, 1)))
@@ -163,7 +180,7 @@ class ParquetFiles(TableFile):
         def read(job: tuple[Path, Any, int, int, int, int]) -> None:
             file, metadata, group, row, left, width = job
             if getattr(local, "file", None) != file:
-                local.file, local.opened = file, pq.ParquetFile(file, metadata=metadata, memory_map=True)
+                local.file, local.opened = file, pq.ParquetFile(self._source(file)[0], metadata=metadata)
             names = list(columns[left : left + width])
             table = local.opened.read_row_group(group, columns=names, use_threads=False).select(names)
             for batch in table.to_batches():

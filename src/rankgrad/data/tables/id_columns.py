@@ -1,5 +1,6 @@
 """Read the columns of ids of a table. An id that cannot be kept is an error with its row."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,8 +12,22 @@ from rankgrad.data.tables.table_file import TableFile
 from rankgrad.ids import BadId, column_texts, decoded, text_array
 
 
-def query_runs(table: TableFile, name: str, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the first row and the query id of each run of equal query ids in a column of a table.
+def list_runs(table: TableFile, names: Sequence[str], batch: Any, row: int) -> list[NDArray[Any]]:
+    """Return the first row of each run of rows of the same list in a table batch, and the ids of the runs by column.
+
+    Args:
+        table: the table, for errors.
+        names: names of the columns of the ids: query id and, if lists have ids, list id.
+        batch: batch with these columns.
+        row: first row of the batch in the table.
+    """
+    found = [_id_runs(table, name, batch.column(name), row) for name in names]
+    starts = found[0][0] if len(found) == 1 else np.unique(np.concatenate([each for each, _ in found]))
+    return [starts, *(ids[np.searchsorted(own, starts, side="right") - 1] for own, ids in found)]
+
+
+def _id_runs(table: TableFile, name: str, column: Any, row: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the first row and the id of each run of equal ids in a column of a table.
 
     If each id is the usual text of an integer (`12`, not `012`), the ids are integers; otherwise, they are
     text.

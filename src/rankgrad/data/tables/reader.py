@@ -5,30 +5,33 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import cache as caches
+from rankgrad.data.assemble import Runs, complete_lists
 from rankgrad.data.categories import encode_distinct, warn_unknown
 from rankgrad.data.dataset import Categories, Dataset
 from rankgrad.data.letor.passes import fill_value, in_memory
-from rankgrad.data.list_chunks import ChunkRows, complete_lists
-from rankgrad.data.query_groups import QueryRuns, regroup_runs
 from rankgrad.data.read_summary import ReadSummary
 from rankgrad.data.tables.column_checks import as_dictionary, choose_columns
-from rankgrad.data.tables.columns import ANY, ChosenColumns, Columns
+from rankgrad.data.tables.columns import ChosenColumns
 from rankgrad.data.tables.errors import FILL_ADVICE, TableError, some, warn_infinite
 from rankgrad.data.tables.files import open_table
-from rankgrad.data.tables.id_columns import document_texts, query_runs
+from rankgrad.data.tables.id_columns import document_texts, list_runs
 from rankgrad.data.tables.joined import JoinedTables
 from rankgrad.data.tables.table_file import TableFile
 from rankgrad.errors import bad_value
 from rankgrad.ids import join_ids
+from rankgrad.roles import ANY, ColumnNames, Columns
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _log = logging.getLogger(__name__)
 
@@ -36,17 +39,11 @@ _log = logging.getLogger(__name__)
 def read_table(
     path: str | os.PathLike[str],
     *,
-    label: str | None = None,
-    qid: str | None = None,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    docid: str | None = None,
-    weight: str | None = None,
-    categorical: Sequence[str] = (),
     regroup: bool = False,
     missing: float | Literal["error", "nan"] = "error",
     cache: str | os.PathLike[str] | None = None,
     format: str | None = None,
+    **columns: "Unpack[ColumnNames]",
 ) -> Dataset:
     """Read a table with one row per document, in the format CSV, TSV, JSON lines, Parquet or Arrow.
 
@@ -55,22 +52,14 @@ def read_table(
 
     Args:
         path: path of a file, or of a folder with Parquet files.
-        label: column of the labels; None for a column named `label`, `relevance`, `grade` or `rel`.
-        qid: column of the query ids; None for a column named `qid`, `query_id`, `queryid` or `query`.
-        features: names or patterns (`"bm25*"`) of the feature columns; None for all numeric columns that have no other
-            purpose.
-        drop: names or patterns of columns that are not features.
-        docid: column of the document ids; None for a column named `docid`, `doc_id`, `document_id` or `documentid`.
-            Document ids are optional.
-        weight: column of the document weights; None for no weights.
-        categorical: names or patterns of the categorical features, which may be columns of text; see
-            `rankgrad.data.categories`. Columns of a categorical type are always categorical.
         regroup: True to group the rows by query; queries are then in the order of their first rows. With False, a query
             whose rows are not consecutive is an error. `Dataset.in_row_order` restores the order of the file.
         missing: number that replaces nulls, NaN, infinities and values too large for float32; with "nan", these values
             become NaN, and with "error", they are an error.
         cache: folder for a cache of the arrays. Later calls with the same file and options map these arrays.
         format: `csv`, `tsv`, `jsonl`, `parquet` or `arrow`; with None, the ending of the name determines the format.
+        columns: columns of the table, such as `label="grade"` and `drop=["price"]`: the arguments of
+            `rankgrad.data.Columns`.
 
     Example:
         >>> path = getfixture("tmp_path") / "train.csv"
@@ -79,9 +68,7 @@ def read_table(
         >>> data, data.feature_names
         (Dataset('train.csv', lists=2, documents=3, features=2), ('bm25', 'pagerank'))
     """
-    chosen = None if features is None else tuple(features)
-    columns = Columns(label, qid, chosen, tuple(drop), docid, weight, tuple(categorical))
-    return read_columns(path, columns, regroup=regroup, missing=missing, cache=cache, format=format)
+    return read_columns(path, Columns(**columns), regroup=regroup, missing=missing, cache=cache, format=format)
 
 
 def read_columns(
@@ -124,19 +111,19 @@ def read_columns(
         bad_value("cache", "be None if a column is categorical", some(chosen.categorical))
     if cache is None:
         arrays, summary, chosen = _read(table, choose, chosen, regroup, fill, in_memory, progress)
-        data = Dataset(**arrays, name=name, feature_names=chosen.features, categories=_by_column(table, chosen))
+        found = caches.with_columns(arrays, chosen.training)
+        data = Dataset(**found, name=name, feature_names=chosen.features, categories=_by_column(table, chosen))
     else:
-        options = {**asdict(chosen), "regroup": regroup, "missing": fill, "table": table.format}
+        options = {**chosen.record(), "regroup": regroup, "missing": fill, "table": table.format}
         if fill is not None and math.isnan(fill):
             options["missing"] = "nan"  # NaN is not JSON, and not equal to itself
-        del options["unused"], options["categorical"]
 
-        def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, Sequence[str]]:
+        def read(new: caches.New, hashes: caches.Hashes) -> tuple[ReadSummary, dict[str, Any]]:
             _, summary, found = _read(table, choose, chosen, regroup, fill, new, progress)
-            return summary, found.features
+            return summary, {"feature_names": found.features, "columns": found.training}
 
-        as_json = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
-        data, summary = caches.through_cache(Path(cache), table.files, as_json, name, verify, read)
+        data, summary = caches.through_cache(Path(cache), table.files, options, name, verify, read)
+    data = replace(data, roles=chosen.by_role)
     _log.info("%s", summary)
     if report is not None:
         report(summary)
@@ -174,32 +161,32 @@ def stream_table(
     if features is not None and len(chosen.features) != features:
         expected = f"{features}, the number of features of the model"
         raise TableError(table.path, None, f"{len(chosen.features)} feature columns", expected)
-    runs = QueryRuns(TableError)
+    runs, docid = Runs(TableError, unit="rows"), chosen.by_role.get("docid")
 
-    def rows() -> Iterator[ChunkRows]:
+    def blocks() -> Iterator[Dataset]:
         done = 0
-        keys = list(dict.fromkeys(filter(None, (chosen.qid, chosen.docid))))
+        keys = list(dict.fromkeys([*chosen.list_keys, *([] if docid is None else [docid])]))
         for batch in table.batches([*keys, *chosen.features]):
-            if table.late and table.find_late_columns() and choose().docid != chosen.docid:
+            if table.late and table.find_late_columns() and choose().by_role.get("docid") != docid:
                 must = "document ids that begin in the first 4 MB (or docid= with the name of their column)"
                 raise TableError(table.path, None, "document ids that begin later", must)
             if not batch.num_rows:
                 continue
-            starts, qids = query_runs(table, chosen.qid, batch.column(chosen.qid), done)
-            runs.add(table.path, done + starts, done + starts + 1, qids)
-            blocks = _FeatureBlocks(table, chosen, fill)
-            matrix = blocks.add(batch, done)
-            docids = None if chosen.docid is None else document_texts(table, chosen.docid, batch, done)
+            starts, *ids = list_runs(table, chosen.list_keys, batch, done)
+            runs.add(table.path, done + starts, done + starts + 1, *ids)
+            matrix = _FeatureBlocks(table, chosen, fill).add(batch, done)
+            docids = None if docid is None else document_texts(table, docid, batch, done)
             done += batch.num_rows
             if progress is not None:
                 progress(done)
-            yield ChunkRows(matrix, np.zeros(batch.num_rows, np.float32), docids, starts, qids)
+            own: dict[str, Any] = {"categories": known, "list_ids": None if len(ids) == 1 else ids[1]}
+            labels, offsets = np.zeros(len(matrix), np.float32), np.append(starts, len(matrix))
+            yield Dataset(matrix, labels, offsets, ids[0], docids, table.path.name, **own)
         if not done:
             raise _empty(table)
 
     known = _by_column(table, chosen)
-    for part in complete_lists(rows(), documents, table.path.name):
-        yield part if known is None else replace(part, categories=known)
+    yield from complete_lists(blocks(), documents)
     runs.check()
     _warn_of_values(table)
 
@@ -222,44 +209,38 @@ def _read(
     known. If a cache is written, a text file is read twice, to need little memory. Other formats are always read twice.
     """
     begun = time.perf_counter()
-    runs = QueryRuns(TableError)
-    keys: dict[str, list[NDArray[Any]]] = {"labels": [], "weights": [], "docids": []}
+    runs = Runs(TableError, regroup, "rows")
+    keys: dict[str, list[NDArray[Any]]] = {name: [] for name in (*chosen.numbers, "docids")}
     once, blocks = table.is_text and new is in_memory, _FeatureBlocks(table, chosen, fill)
-    documents = 0
+    documents, docid = 0, chosen.by_role.get("docid")
     for batch in table.batches([*chosen.keys, *chosen.features] if once else chosen.keys):
         if table.late:
             table.find_late_columns()
             return _read(table, choose, choose(), regroup, fill, new, progress)
         if not batch.num_rows:
             continue
-        starts, qids = query_runs(table, chosen.qid, batch.column(chosen.qid), documents)
-        runs.add(table.path, documents + starts, documents + starts + 1, qids)
-        for key, column in (("labels", chosen.label), ("weights", chosen.weight)):
-            if column is not None:
-                keys[key].append(_numbers(table, batch.column(column), key[:-1], documents))
-        if chosen.docid is not None:
-            keys["docids"].append(document_texts(table, chosen.docid, batch, documents))
+        starts, *ids = list_runs(table, chosen.list_keys, batch, documents)
+        runs.add(table.path, documents + starts, documents + starts + 1, *ids)
+        for name, (column, least) in chosen.numbers.items():
+            keys[name].append(_numbers(table, batch.column(column), name, documents, least))
+        if docid is not None:
+            keys["docids"].append(document_texts(table, docid, batch, documents))
         if once:
             blocks.add(batch, documents)
         documents += batch.num_rows
     if not documents:
         raise _empty(table)
-    if not regroup:
-        runs.check()
-    starts, qids = runs.joined()
-    source, lengths, first = regroup_runs(starts, qids, documents)
-    moved = len(qids) - len(first)
-    place = None
-    if moved:
+    lists, place = runs.lists(documents), None
+    if lists.source is not None:
         place = np.empty(documents, np.int64)
-        place[source] = np.arange(documents)
+        place[lists.source] = np.arange(documents)
     arrays: dict[str, Any] = {"features": new("features", (documents, len(chosen.features)), np.float32)}
     joined = {key: (join_ids if key == "docids" else np.concatenate)(parts) for key, parts in keys.items() if parts}
     joined.setdefault("labels", np.zeros(documents, np.float32))
-    ordered = {key: values if place is None else values[source] for key, values in joined.items()}
-    ordered |= {"offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), "qids": qids[first]}
-    if place is not None:
-        ordered["rows"] = source.astype(np.int64)
+    ordered = {key: values if lists.source is None else values[lists.source] for key, values in joined.items()}
+    ordered |= {"offsets": lists.offsets, "qids": lists.qids}
+    ordered |= {} if lists.list_ids is None else {"list_ids": lists.list_ids}
+    ordered |= {} if lists.source is None else {"rows": lists.order}
     for key, values in ordered.items():
         arrays[key] = new(key, values.shape, values.dtype)
         arrays[key][:] = values
@@ -268,10 +249,10 @@ def _read(
     else:
         filled = _write_features(table, chosen, arrays["features"], place, fill, documents, progress)
     _warn_of_values(table)
-    counts = (documents, len(first), len(chosen.features))
+    counts = (documents, len(lists.qids), len(chosen.features))
     files = tuple(str(path) for path in table.files)
     seconds = time.perf_counter() - begun
-    return arrays, ReadSummary(files, table.bytes, 0, *counts, 0, 0, filled, moved, seconds=seconds), chosen
+    return arrays, ReadSummary(files, table.bytes, 0, *counts, 0, 0, filled, lists.moved, seconds=seconds), chosen
 
 
 class _FeatureBlocks:
@@ -427,8 +408,8 @@ def _missing(table: TableFile, chosen: ChosenColumns, found: tuple[int, int, Any
     return TableError(table.path, row + 1, wrong, "a finite number " + FILL_ADVICE)
 
 
-def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.float32]:
-    """Convert the label or weight column of a table to float32; each value must be finite and at least 0."""
+def _numbers(table: TableFile, column: Any, name: str, row: int, least: float) -> NDArray[np.float32]:
+    """Convert the values of a table column for an array `name` to float32; each must be finite and at least `least`."""
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type):
@@ -436,10 +417,11 @@ def _numbers(table: TableFile, column: Any, role: str, row: int) -> NDArray[np.f
     values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         numbers: NDArray[np.float32] = values.astype(np.float32)
-    if (wrong := np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))).size:
+    if (wrong := np.flatnonzero(~(np.isfinite(numbers) & (numbers >= least)))).size:
         at = int(wrong[0])
-        shown = f"no {role}" if column.is_null()[at].as_py() else f"{role} {values[at]:g}"
-        raise TableError(table.path, row + at + 1, shown, "a finite number of at least 0")
+        what = name.removesuffix("s") if least == 0 else "value of a training column"
+        shown = f"no {what}" if column.is_null()[at].as_py() else f"{what} {values[at]:g}"
+        raise TableError(table.path, row + at + 1, shown, "a finite number" + (" of at least 0" if least == 0 else ""))
     return numbers
 
 

@@ -56,7 +56,7 @@ def explain_queries(
             terms.append([f"{len(order) - _TERMS} other features", float(parts.values[order[_TERMS:]].sum())])
         terms += [[name, value] for name, value in parts.others.items()]
         gap = sum(value for _, value in terms)
-        found[str(lists.qids[place])] = {"documents": [*pair], "gap": gap, "terms": terms}
+        found[lists.list_names[place]] = {"documents": [*pair], "gap": gap, "terms": terms}
         if time.perf_counter() - begun > SECONDS:
             break
     return found

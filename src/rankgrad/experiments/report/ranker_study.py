@@ -48,6 +48,7 @@ class RankerComparison(NamedTuple):
     """Rankers on the same lists: numbers, rows of the overview, a table, and the data of the query explorer."""
 
     found: dict[str, Evaluation]  # evaluation by name of the ranker
+    lists: dict[str, Evaluation]  # the same with one value per list
     overview: chart_data.Rows
     table: PlainTable
     explorer: dict[str, Any]
@@ -97,14 +98,22 @@ def compare_rankers(
     about = dict.fromkeys(each.about for each in found.values() if each.about)
     notes = (*conventions(names, lists.texts is not None), *about, *notes)
     table = PlainTable(title, (kind, shown[0], "95% interval", *shown[1:], *heads), tuple(rows), notes)
-    values = np.array([[found[ranker.name].values[name] for ranker in rankers] for name in names])
+    # The page shows each list, also if queries have several lists.
+    each = (
+        found
+        if lists.list_ids is None
+        else {
+            ranker.name: evaluate_lists(ranker.scores, lists, names, bootstrap=0, by_query=False) for ranker in rankers
+        }
+    )
+    values = np.array([[each[ranker.name].values[name] for ranker in rankers] for name in names])
     systems = [(MODEL, ranker.name) for ranker in rankers]
     empty = [not (lists.labels[start:end] > 0).any() for start, end in pairwise(lists.offsets.tolist())]
-    queries = QueryValues(systems, shown, np.asarray(lists.qids).astype(str).tolist(), values, empty)
+    queries = QueryValues(systems, shown, lists.list_names, values, empty)
     ranked = rank_lists(lists, [ranker.scores for ranker in rankers]) if show_lists else None
     places = [[ranker.name for ranker in rankers].index(name) for name in pair]
     explored = explorer(queries, ranked, "" if show_lists else LEFT_OUT, order="worst") | {"pair": places}
-    return RankerComparison(found, overview, table, explored)
+    return RankerComparison(found, each, overview, table, explored)
 
 
 def baselines(

@@ -68,7 +68,7 @@ def training_study(
         note = ("The best single feature was chosen on the training lists",) if scored[-1].name == FEATURE else ()
         compared = compare_rankers(data, tested, scored, names, title=title, pair=pair, notes=note, show_lists=lists)
         if lists:
-            explained = explain_queries(model, tested, scored[0].scores, compared.found[ranker].values[metric], metric)
+            explained = explain_queries(model, tested, scored[0].scores, compared.lists[ranker].values[metric], metric)
             compared.explorer["explanations"] = {"system": 0, "queries": explained}
     history = read_history(folder, model.unit)
     run = run_of(data, ranker, history, metric, model.metrics.get("loss", {}))

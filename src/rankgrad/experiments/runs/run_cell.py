@@ -5,7 +5,6 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +14,8 @@ import numpy as np
 
 from rankgrad.atomic_files import write_bytes, write_json
 from rankgrad.data import Dataset, Splits
+from rankgrad.data.assemble import join_lists
 from rankgrad.data.evaluation import evaluate_lists
-from rankgrad.data.sparse_rows import stack_rows
 from rankgrad.experiments.recipes import data_sets
 from rankgrad.experiments.runs import provenance
 from rankgrad.experiments.runs.cell import FORMAT, Cell
@@ -68,7 +67,7 @@ def run_cell(
     splits, warned = _read_lists(cell.data, cell.binary, cell.fold, _text(root), _text(cache))
     data, validation = splits.train, splits.validation
     if cell.refit and validation is not None:
-        data, validation = _joined(data, validation), None
+        data, validation = join_lists([data, validation]), None
     exact = provenance.reset_peak()
     began, trained, error = time.perf_counter(), None, None
     try:
@@ -114,7 +113,9 @@ def _train(cell: Cell, data: Dataset, validation: Dataset | None, device: str | 
     """Train the ranker of a cell; `device` replaces the device in the settings of the cell."""
     kind = kind_of(cell.settings["model"])
     settings = kind.on_device(cell.settings, device or cell.settings.get("device", "cpu"))
-    model = kind.fit(settings, data, validation, progress=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "adapt=.* is deprecated")  # a recipe describes an experiment as it was
+        model = kind.fit(settings, data, validation, progress=False)
     history = [{"epoch" if key == kind.unit else key: row[key] for key in row} for row in model.history]
     validated = {} if validation is None else model.validated(validation, cell.settings.get("metric", "nDCG@10"))
     versions = {**provenance.versions(), **kind.versions(settings)}
@@ -134,19 +135,6 @@ def _read_lists(
     return splits, tuple(dict.fromkeys(texts))
 
 
-def _joined(train: Dataset, validation: Dataset) -> Dataset:
-    """Return one data set with the train and validation lists of a cell, for a refit."""
-    return replace(
-        train,
-        features=stack_rows([train.features, validation.features]),
-        labels=np.concatenate([train.labels, validation.labels]),
-        offsets=np.concatenate([train.offsets, validation.offsets[1:] + train.offsets[-1]]),
-        qids=np.concatenate([train.qids, validation.qids]),
-        docids=None,
-        best=None,
-    )
-
-
 def _evaluate(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str, float], dict[str, Any]]:
     """Evaluate a final cell on the test lists; return the mean by metric, and the arrays of the result.
 
@@ -154,7 +142,7 @@ def _evaluate(cell: Cell, model: TrainedModel, test: Dataset) -> tuple[dict[str,
     """
     scores = model.score_lists(test)
     found = evaluate_lists(scores, test, cell.metrics, bootstrap=0)
-    return found.means, {"queries": np.asarray(test.qids).astype(str), **found.values, "scores": scores}
+    return found.means, {"queries": np.asarray(found.queries).astype(str), **found.values, "scores": scores}
 
 
 def _training_record(trained: TrainedCell) -> dict[str, Any]:

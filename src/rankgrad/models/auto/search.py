@@ -28,7 +28,7 @@ from rankgrad.models.blend import standardise_columns
 from rankgrad.models.registry import kind_or_default
 from rankgrad.parallel.clock import now
 from rankgrad.parallel.process_pool import Runner, Task
-from rankgrad.training.settings import check_number
+from rankgrad.settings.schema import check_number
 
 FOLDS = 5
 ROUND, SHARE = 9, 3  # number of draws per round; one third of them is trained on all folds

@@ -6,21 +6,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankgrad.atomic_files import read_json, write_json
-from rankgrad.data import Dataset
-from rankgrad.data.categories import from_json, recode, to_json
-from rankgrad.data.sparse_rows import is_sparse, stack_rows
+from rankgrad.data import Dataset, open_cache, write_cache
+from rankgrad.data.assemble import join_lists
+from rankgrad.data.cache import MANIFEST
+from rankgrad.data.categories import recode, to_json
+from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import query_order
 from rankgrad.data.training_labels import lists_with_different_labels
 from rankgrad.errors import bad_value
 
 _ARRAYS = ("features", "labels", "offsets", "qids", "weights")
-_ABOUT = "lists.json"
+_ABOUT = "lists.json"  # file of version 0.2
 _HASHED = 1 << 26  # number of bytes per block
 _ROWS = 1 << 16  # number of rows per block
 
@@ -44,21 +44,17 @@ class StoredLists:
             folds: number of folds.
             seed: random seed of the division into folds.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in _ARRAYS:
-            (folder / f"{name}.npy").unlink(missing_ok=True)
-            if (values := getattr(data, name)) is not None:
-                np.save(folder / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
-        about = {"name": data.name, "feature_names": data.feature_names, "categories": to_json(data.categories)}
-        write_json(folder / _ABOUT, about)
+        (folder / _ABOUT).unlink(missing_ok=True)
+        write_cache(replace(data, docids=None, rows=None), folder)
         return cls(str(folder), folds, seed, content_hash(data))
 
     def remove(self) -> None:
         """Remove the files of the stored lists, and the folder if it is then empty."""
-        for name in (*(f"{name}.npy" for name in _ARRAYS), _ABOUT):
-            (Path(self.folder) / name).unlink(missing_ok=True)
+        folder = Path(self.folder)
+        for path in (*folder.glob("*.npy"), folder / MANIFEST):
+            path.unlink(missing_ok=True)
         with suppress(OSError):  # the folder has other files
-            Path(self.folder).rmdir()
+            folder.rmdir()
 
     @staticmethod
     def forget() -> None:
@@ -89,17 +85,7 @@ class StoredLists:
 
 @lru_cache(maxsize=1)
 def _read(stored: StoredLists) -> Dataset:
-    folder = Path(stored.folder)
-    arrays: dict[str, Any] = {
-        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        for name in _ARRAYS
-        if (folder / f"{name}.npy").is_file()
-    }
-    about = read_json(folder / _ABOUT)
-    names = about["feature_names"]
-    categories = from_json(about["categories"], arrays["features"].shape[1], str(folder / _ABOUT))
-    names = None if names is None else tuple(names)
-    return Dataset(**arrays, name=about["name"], feature_names=names, categories=categories)
+    return open_cache(stored.folder)
 
 
 @lru_cache(maxsize=1)
@@ -126,14 +112,12 @@ def fold_numbers(data: Dataset, folds: int, seed: int) -> NDArray[np.int64]:
         >>> np.bincount(fold_numbers(data, 3, seed=0))
         array([2, 2, 2])
     """
-    differ = lists_with_different_labels(data)
-    same = np.setdiff1d(np.arange(len(data)), differ)
-    chosen: dict[Any, int] = {}
-    for lists in (differ, same):
-        queries = dict.fromkeys(data.qids[query_order(data, lists, seed)].tolist())
-        new = [query for query in queries if query not in chosen]
-        chosen |= {query: number % folds for number, query in enumerate(new)}
-    return np.array([chosen[query] for query in data.qids.tolist()], dtype=np.int64)
+    first = data.first_lists
+    queries, differ = np.unique(first), np.unique(first[lists_with_different_labels(data)])
+    found = np.zeros(len(data), np.int64)
+    for some in (differ, np.setdiff1d(queries, differ)):
+        found[query_order(data, some, seed)] = np.arange(len(some)) % folds
+    return found[first]
 
 
 def check_folds(data: Dataset, folds: int) -> int:
@@ -178,28 +162,7 @@ def joined(first: Dataset, second: Dataset | None) -> Dataset:
         bad_value(
             "the validation lists", f"have {first.features.shape[1]} features", f"{second.features.shape[1]} features"
         )
-    weighted = first.weights is not None or second.weights is not None
-    return Dataset(
-        features=stack_rows([first.features, second.features]),
-        labels=np.concatenate([first.labels, second.labels]),
-        offsets=np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]]),
-        qids=_distinct(first.qids, second.qids),
-        name=first.name,
-        feature_names=first.feature_names,
-        categories=first.categories,
-        weights=np.concatenate([_weights(first), _weights(second)]) if weighted else None,
-    )
-
-
-def _distinct(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Return the query ids of two data sets to join; if the ids have different types, they become text."""
-    if first.dtype.kind != second.dtype.kind:
-        first, second = first.astype(str), second.astype(str)
-    return np.concatenate([first, second])
-
-
-def _weights(data: Dataset) -> NDArray[np.float32]:
-    return np.ones(len(data.labels), np.float32) if data.weights is None else np.asarray(data.weights)
+    return join_lists([first, second])
 
 
 def content_hash(data: Dataset) -> str:

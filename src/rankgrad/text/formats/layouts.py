@@ -94,7 +94,7 @@ def _queries(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None
         _smart(top, files, r".*\.qry|query\.text"),
         [path for path in table if _stem(path) == "queries"],
         [path for path in table if path.name.lower().startswith("queries.")],
-        [path for path in top if path.is_file() and path not in table and _scan(path, files) == "topics"],
+        [path for path in top if path not in table and _scan(path, files) == "topics"],
         [path for path in top if text_folder.is_text(path) and _scan(path, files) == "topics"],
     ):
         if found:
@@ -103,7 +103,7 @@ def _queries(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None
 
 
 def _qrels(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None:
-    plain = [path for path in top if path.is_file() and not path.name.lower().endswith(_IGNORED)]
+    plain = [path for path in top if not path.is_dir() and not path.name.lower().endswith(_IGNORED)]
     exact = [path for path in plain if _stem(path) in ("qrels", "cranqrel")]
     inside = sorted(path for path in (folder / "qrels").glob("*.*") if not path.name.startswith("."))
     if inside and not exact:
@@ -122,12 +122,11 @@ def _qrels(folder: Path, top: Sequence[Path], files: TextFiles) -> Path | None:
 
 def _smart(top: Sequence[Path], files: TextFiles, names: str) -> list[Path]:
     """Return the files of SMART with such names: a regular expression, for lower case and without `.gz`."""
-    found = (path for path in top if path.is_file() and re.fullmatch(names, _name(path)))
-    return [path for path in found if _scan(path, files) == "smart"]
+    return [path for path in top if re.fullmatch(names, _name(path)) and _scan(path, files) == "smart"]
 
 
 def _scan(path: Path, files: TextFiles) -> str | None:
-    return None if files.is_archive(path) else kind_of(path, files)
+    return None if not path.is_file() or files.is_archive(path) else kind_of(path, files)
 
 
 def _name(path: Path) -> str:

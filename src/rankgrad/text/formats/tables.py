@@ -205,8 +205,9 @@ def _parquet(path: Path, columns: TextColumns) -> Iterator[Row]:
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("Parquet files need pyarrow: pip install 'rankgrad[frames]'") from error
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file; expected a Parquet file")
+    if not path.is_file() and not path.is_dir():
+        got = "is not a regular file" if path.exists() else "no such file"
+        raise FileNotFoundError(f"{path}: {got}; expected a Parquet file")
     row = 0
     for part in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
         try:

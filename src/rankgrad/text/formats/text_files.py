@@ -69,9 +69,7 @@ class TextFiles:
     @staticmethod
     def is_archive(path: Path) -> bool:
         """Return True for an archive, and for a file that is compressed by a program other than gzip and compress."""
-        with open(path, "rb") as file:
-            start = file.read(8)
-        return start.startswith(_ARCHIVES)
+        return _head(path).startswith(_ARCHIVES)
 
     def undecoded(self, path: Path, line: int, count: int) -> None:
         """Count characters that are not valid text. `all_notes` returns one sentence about these characters."""
@@ -90,10 +88,7 @@ class TextFiles:
         return [*self.notes, note]
 
     def _open(self, path: Path) -> "gzip.GzipFile":
-        if path.is_dir() or not path.exists():
-            raise FileNotFoundError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}; expected a file")
-        with open(path, "rb") as file:
-            start = file.read(8)
+        start = _head(path)
         for mark, (found, expected) in _FOREIGN.items():
             if start.startswith(mark):
                 bad_file(path, None, found, expected)
@@ -109,3 +104,12 @@ class TextFiles:
             text = line.decode(self.encoding, "replace")
             self.undecoded(path, number, text.count("\ufffd") - line.count("\ufffd".encode()))
         return text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _head(path: Path) -> bytes:
+    """Return the first bytes of a file. A folder, a device or a pipe is an error, because it has no end."""
+    if not path.is_file():
+        found = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
+        raise FileNotFoundError(f"{path}: {found}; expected a file")
+    with open(path, "rb") as file:
+        return file.read(8)

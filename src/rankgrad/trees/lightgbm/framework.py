@@ -26,7 +26,7 @@ class LightGBM(TreeFramework):
     name = "lightgbm"
     signature, from_text = rb"tree\n", True
     growth, objective, dtype = LightGBMGrowth, LightGBMObjective, torch.float64
-    native = ("lambdarank", "rank_xendcg")
+    native = {"lambdarank": True, "rank_xendcg": True}  # noqa: RUF012
     of_objectives = (
         "label_gain", "lambdarank_truncation_level", "lambdarank_norm", "lambdarank_position_bias_regularization",
         "sigmoid", "is_unbalance", "scale_pos_weight", "reg_sqrt", "boost_from_average",

@@ -34,7 +34,7 @@ class XGBoost(TreeFramework):
     name = "xgboost"
     signature = rb'\s*\{\s*"'
     growth, objective, dtype = XGBoostGrowth, XGBoostObjective, torch.float32
-    native = ("rank:ndcg", "rank:pairwise", "rank:map")
+    native = {"rank:ndcg": True, "rank:pairwise": False, "rank:map": False}  # noqa: RUF012
     of_objectives = (
         "lambdarank_pair_method", "lambdarank_num_pair_per_sample", "lambdarank_normalization",
         "lambdarank_score_normalization", "lambdarank_unbiased", "lambdarank_bias_norm", "ndcg_exp_gain",

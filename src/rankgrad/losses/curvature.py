@@ -22,20 +22,11 @@ the loss. For one logistic pair with sigma 1, the substitute is 1 / (1 - q) time
 an upper bound. If the gradients of several pairs cancel, the substitute may be smaller than the second derivative.
 """
 
-import inspect
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from rankgrad import losses
-from rankgrad.kernels.options import PairwiseOptions
-from rankgrad.losses import swap_deltas
-from rankgrad.losses.from_text import TextLoss
-from rankgrad.losses.metric_formula import formula
-from rankgrad.losses.pairwise import lambdaloss_options, lambdarank_options, option_without_kernel, ranknet_options
 
 Array = NDArray[Any]
 
@@ -73,21 +64,21 @@ class FlatProblem(NamedTuple):
         return means[group]
 
 
-Options = dict[str, Any]
-Curvature = Callable[[FlatProblem, Array, Options], Array]
+# A function of the lists and the gradients `(documents,)` that returns second derivatives `(documents,)`.
+Curvature = Callable[[FlatProblem, Array], Array]
 
 
-def _softmax(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def softmax(problem: FlatProblem, slopes: Array) -> Array:
     p = problem.shares()
     return problem.sums(problem.weights * problem.labels) * p * (1 - p)
 
 
-def _poly1(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def poly1(problem: FlatProblem, slopes: Array, epsilon: float) -> Array:
     p, mass = problem.shares(), problem.sums(problem.weights * problem.labels)
-    return (mass + options["epsilon"] * (mass > 0)) * p * (1 - p)
+    return (mass + epsilon * (mass > 0)) * p * (1 - p)
 
 
-def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def distribution(problem: FlatProblem, slopes: Array) -> Array:
     """Return the second derivative p (1 - p), for targets whose sum is 1.
 
     Return 0 for a list whose gradients are all 0, because all targets of such a list are 0.
@@ -96,104 +87,42 @@ def _distribution(problem: FlatProblem, slopes: Array, options: Options) -> Arra
     return (problem.highest(np.abs(slopes)) > 0) * p * (1 - p)
 
 
-def _unique(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def unique_softmax(problem: FlatProblem, slopes: Array) -> Array:
     return np.maximum(slopes + problem.weights * (np.exp2(problem.labels) - 1), 0)
 
 
-def _plackett_luce(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def plackett_luce(problem: FlatProblem, slopes: Array, exact: bool) -> Array:
     lowest = -problem.highest(-problem.labels)
-    if options["ties"] != "exact":
+    if not exact:
         return np.maximum(slopes + problem.weights * (problem.highest(problem.labels) > lowest), 0)
     # The lowest labels precede nothing. A tie group has the mean of its weights.
     return np.maximum(slopes + problem.means_of_ties(problem.weights) * (problem.labels > lowest), 0)
 
 
-def _squares(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def squares(problem: FlatProblem, slopes: Array) -> Array:
     return 2 * problem.weights / np.repeat(problem.lengths, problem.lengths).astype(slopes.dtype)
 
 
-def _margins(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def margins(problem: FlatProblem, slopes: Array) -> Array:
     weights = problem.weights * np.ones_like(slopes)
     total = problem.sums(weights)
     others = np.maximum(total - weights, 0) / np.where(total > 0, total, 1)
     return 4 * weights * others / np.repeat(np.maximum(problem.lengths - 1, 1), problem.lengths).astype(slopes.dtype)
 
 
-def _logistic(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def logistic(problem: FlatProblem, slopes: Array) -> Array:
     p = 1 / (1 + np.exp(-np.abs(problem.scores)))
     return problem.weights * p * (1 - p) / np.repeat(problem.lengths, problem.lengths)
 
 
-def size_of_gradient(problem: FlatProblem, slopes: Array, options: Options) -> Array:
+def size_of_gradient(problem: FlatProblem, slopes: Array) -> Array:
     """Return the absolute value of the gradient, which replaces a second derivative that has no closed form."""
     return np.abs(slopes)
 
 
-# Functions that compute second derivatives, by the name of the loss.
-CLOSED: dict[str, Curvature] = {
-    "bce": _logistic,
-    "listmle": _plackett_luce,
-    "listnet": _distribution,
-    "margin_mse": _margins,
-    "mse": _squares,
-    "poly1_softmax": _poly1,
-    "softmax": _softmax,
-    "unique_softmax": _unique,
-    "xe_ndcg": _distribution,
-}
-
-
 class LossForm(NamedTuple):
-    """Name, options and kernel options of a loss with a closed form; the name is empty if there is no closed form."""
+    """Part of the tree objectives that version 0.2 pickled; nothing reads it."""
 
-    name: str = ""
-    options: Options = {}  # noqa: RUF012
-    kernel: PairwiseOptions | None = None  # only for pairwise losses
-
-
-def closed_form(loss: Any) -> LossForm:
-    """Return the name and the options of a loss whose second derivative has a closed form.
-
-    The loss may be a `TextLoss`, a function of `rankgrad.losses`, or a `functools.partial` of such a function. The name
-    is empty for other losses, for example for a scaled loss.
-    """
-    given: Options = {}
-    if isinstance(loss, TextLoss):
-        loss, given = loss.function, loss.options
-    if isinstance(loss, partial) and not loss.args:
-        loss, given = loss.func, {**loss.keywords, **given}
-    name = str(getattr(loss, "__name__", ""))
-    if name not in (*CLOSED, *_KERNELS) or loss is not getattr(losses, name):
-        return LossForm()
-    defaults = {key: parameter.default for key, parameter in inspect.signature(loss).parameters.items()}
-    options = {**defaults, **given}
-    if name not in _KERNELS:
-        return LossForm(name, options)
-    kernel = _KERNELS[name](options)
-    return LossForm(name, options, kernel) if kernel else LossForm()
-
-
-def _ranknet(options: Options) -> PairwiseOptions | None:
-    if option_without_kernel(options["sigma"]):
-        return None
-    return ranknet_options(options["sigma"], options["k"], options["pairs"])
-
-
-def _lambdarank(options: Options) -> PairwiseOptions | None:
-    form = formula(options["metric"], swap_deltas.METRICS, options["k"])
-    return None if option_without_kernel(options["sigma"], form) else lambdarank_options(options["sigma"], form)
-
-
-def _lambdaloss(options: Options) -> PairwiseOptions | None:
-    form = formula(options["metric"], swap_deltas.METRICS, options["k"])
-    if option_without_kernel(options["sigma"], form):
-        return None
-    return lambdaloss_options(options["sigma"], form, options["scheme"], options["truncation"], options["mu"])
-
-
-# Functions that return the options of the kernel, or None if the kernel does not support an option of the loss.
-_KERNELS: dict[str, Callable[[Options], PairwiseOptions | None]] = {
-    "ranknet": _ranknet,
-    "lambdarank": _lambdarank,
-    "lambdaloss": _lambdaloss,
-}
+    name: str
+    options: Any
+    kernel: Any

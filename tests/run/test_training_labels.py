@@ -17,7 +17,9 @@ from rankgrad import Ranker
 from rankgrad.cli import app
 from rankgrad.data import Dataset, inspect, load
 from rankgrad.data.inspection_checks import warn_shared
-from rankgrad.data.training_labels import check_training_labels
+from rankgrad.losses import as_loss
+from rankgrad.metrics.custom import as_metric
+from rankgrad.run.training_labels import check_lists
 from rankgrad.trees import TreeRanker
 
 _no_processes = pytest.fixture(no_processes)
@@ -39,6 +41,14 @@ def made(kind, **settings):
 
 def as_data(labels):
     return Dataset(X, labels, np.arange(0, 61, 5), np.arange(12), name="mine")
+
+
+def checked(data, loss="softmax", metric=None, weights=None):
+    """Check lists for a loss; with a metric, they are also the validation lists."""
+    loss = as_loss(loss)
+    return check_lists(
+        data, None if metric is None else data, str(loss), loss.traits, as_metric(metric or "RR"), weights
+    )
 
 
 def write(folder, labels):
@@ -70,21 +80,29 @@ def test_large_labels_are_a_warning(kind):
         made(kind, loss="ranknet", metric="AP").fit(X, 100_000 * GRADED, qid=QID)  # neither uses the gain
 
 
+@pytest.mark.parametrize(("kind", "loss"), [("lightgbm", "lambdarank"), ("xgboost", "rank:ndcg")])
+def test_native_objectives_tell_of_their_gain(kind, loss):
+    """The framework then stops with an error of its own."""
+    warns = pytest.warns(UserWarning, match=f"its gain 2.y - 1 in native:{loss} is far above all other gains")
+    with warns, pytest.raises(ValueError, match="stopped with the error"):
+        made(kind, loss=f"native:{loss}", metric="AP").fit(X, 32 * GRADED, qid=QID)
+
+
 @pytest.mark.parametrize(
     ("loss", "metric", "users"),
     [
         ("lambdaloss@5", "nDCG@10", "lambdaloss@5 and nDCG@10"),
         ("learndcg", None, "learndcg"),
         ("softmax", "ERR@5", "ERR@5"),
-        ("native:rank:ndcg", "AP", "native:rank:ndcg"),
         ("softmax", "nDCG(gain='linear')@10", None),
-        ("own:mine.lambda", "RR", None),
+        ("lambdarank:metric=AP", "RR", None),
+        (lambda scores, labels: scores.sum(), "RR", None),
     ],
 )
 def test_only_what_uses_the_gain_is_named(loss, metric, users):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        check_training_labels(as_data(32 * GRADED), loss, metric)
+        checked(as_data(32 * GRADED), loss, metric)
     end = "is far above all other gains: map the labels to grades from 0 to 31"
     expected = [f"the highest label of mine is 32, and its gain 2^y - 1 in {users} {end}"] if users else []
     assert [str(warning.message) for warning in caught] == expected
@@ -188,20 +206,20 @@ def test_features_that_are_ids_or_positions_are_told(name):
     values, what = DOUBTFUL[name]
     data = table_of({**SOUND, name: values})
     with pytest.warns(UserWarning, match=re.escape(what)) as told:
-        check_training_labels(data, "softmax", None)
+        checked(data)
     assert len(told) == 1
     assert str(told[0].message).startswith(f"the column {name!r} {what}")
     assert str(told[0].message).endswith(": leave it out with drop= if it says nothing about new documents")
     with pytest.warns(UserWarning, match=re.escape(what)) if "name" not in what else quiet():
-        check_training_labels(replace(data, feature_names=None), "softmax", None)
+        checked(replace(data, feature_names=None))
 
 
 def test_sound_features_are_not_doubted():
     ids = {f"{name} {number}": DOUBTFUL["item"][0] for number, name in enumerate(("a", "b"))}
     with quiet():
-        check_training_labels(table_of(SOUND), "softmax", None)
-        check_training_labels(table_of(ids, categories={0: ("x",), 1: ("y",)}), "softmax", None)
-        check_training_labels(table_of(ids).take([0, 1]), "softmax", None)  # too few rows to tell
+        checked(table_of(SOUND))
+        checked(table_of(ids, categories={0: ("x",), 1: ("y",)}))
+        checked(table_of(ids).take([0, 1]))  # too few rows to tell
 
 
 @contextmanager
@@ -218,7 +236,7 @@ def test_real_data_is_not_doubted(name):
     folder = root / name if name in ("MSLR-sample", "yandex") else name
     splits = load(folder, fold=None if name.startswith(("MSLR", "synthetic")) else 1, root=root)
     with quiet():
-        check_training_labels(splits.train, "softmax", None)
+        checked(splits.train)
         warn_shared(splits.train, splits.test)
 
 
@@ -243,7 +261,7 @@ def test_commands_tell_of_ids_and_of_training_lists_in_the_test(tmp_path, recwar
 def test_weights_of_lists_without_effect_are_a_warning(loss):
     of_lists = np.repeat(1.0 + np.arange(12) % 3, 5)
     with pytest.warns(UserWarning, match="each list has one weight for all its documents, which has no effect"):
-        check_training_labels(as_data(GRADED), loss, None, of_lists)
+        checked(as_data(GRADED), loss, weights=of_lists)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_training_labels(as_data(GRADED), f"{loss}+0.5*softmax" if "*" in loss else "softmax", None, of_lists)
+        checked(as_data(GRADED), f"{loss}+0.5*softmax" if "*" in loss else "softmax", weights=of_lists)
