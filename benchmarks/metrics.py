@@ -5,16 +5,14 @@ to pytrec_eval in the same run.
 """
 
 import argparse
-import platform
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
+from setting import where
+from turns import Times, in_turns
 
 from rankgrad import metrics
 
@@ -37,15 +35,8 @@ def main() -> None:
         worst = float(np.abs(contender() - expected).max())
         if not worst <= 1e-6:
             sys.exit(f"{name} differs from pytrec_eval by {worst:.2g}; no times are printed")
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for repeat in range(arguments.repeats):
-        for name, contender in contenders.items():
-            if name.startswith("scikit-learn") and repeat >= 2:
-                continue  # a run takes seconds: two runs are enough for the order of magnitude
-            start = time.perf_counter()
-            contender()
-            times[name].append(time.perf_counter() - start)
-    show(times, f"{arguments.lists} x {arguments.documents}")
+    slow = [name for name in contenders if name.startswith("scikit-learn")]  # seconds per run
+    show(in_turns(contenders, arguments.repeats, slow), f"{arguments.lists} x {arguments.documents}")
 
 
 def data(lists: int, documents: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -114,26 +105,12 @@ def others(scores: torch.Tensor, labels: torch.Tensor) -> dict[str, Contender]:
     return contenders
 
 
-def show(times: dict[str, list[float]], shape: str) -> None:
-    baseline = statistics.median(times["pytrec_eval"])
-    setting = f"{commit()} torch {torch.__version__} {chip()}"
+def show(times: dict[str, Times], shape: str) -> None:
+    baseline = statistics.median(times["pytrec_eval"].wall)
     print(f"NDCG@10, {shape}, values equal to 1e-6; ratio to pytrec_eval, goal: at most 0.2")
-    for name, runs in times.items():
+    for name, (runs, _) in times.items():
         median, spread = statistics.median(runs), max(runs) - min(runs)
-        print(f"{name:30} {median:8.4f} s  +- {spread / 2:.4f}  ratio {median / baseline:6.3f}  {setting}")
-
-
-def commit() -> str:
-    where = Path(__file__).parent
-    found = subprocess.run(["git", "-C", where, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return found.stdout.strip() or "no commit"
-
-
-def chip() -> str:
-    info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
-    name = names[0].split(":")[1].strip() if names else platform.processor() or platform.machine()
-    return f"{name}, {torch.get_num_threads()} thread(s)"
+        print(f"{name:30} {median:8.4f} s  +- {spread / 2:.4f}  ratio {median / baseline:6.3f}  {where()}")
 
 
 if __name__ == "__main__":

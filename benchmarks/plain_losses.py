@@ -8,17 +8,17 @@ keeps for its gradient is counted once per storage. The documentation reads `--o
 
 import argparse
 import json
-import platform
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from setting import where
 from torch import Tensor
+from turns import in_turns
 
 from rankgrad import backend, losses
 
@@ -44,7 +44,11 @@ def main() -> None:
         rows = {name: {"loss": name} for name in contenders}
         for shape in SHAPES:
             measure(contenders, shape, arguments.repeats, rows)
-    table = {"setting": setting(), "shapes": [f"{lists} x {n}" for lists, n in SHAPES], "rows": list(rows.values())}
+    table = {
+        "setting": f"commit {where()}",
+        "shapes": [f"{lists} x {n}" for lists, n in SHAPES],
+        "rows": list(rows.values()),
+    }
     show(table)
     if arguments.out:
         aside = arguments.out.with_suffix(".part")
@@ -119,13 +123,9 @@ def measure(contenders: dict[str, Loss], shape: tuple[int, int], repeats: int, r
     running = {name: loss for name, loss in contenders.items() if kept[name] <= TOO_LARGE}
     for name, loss in running.items():
         check_large(name, loss, shape)  # also warms up
-    times: dict[str, list[float]] = {name: [] for name in running}
-    for _ in range(repeats):
-        for name, loss in running.items():
-            leaf = scores.clone().requires_grad_()
-            start = time.process_time()
-            loss(leaf, labels).backward()
-            times[name].append(time.process_time() - start)
+    leaf = scores.clone().requires_grad_()
+    steps = {name: partial(gradient, loss, leaf, labels) for name, loss in running.items()}
+    times = {name: each.cpu for name, each in in_turns(steps, repeats).items()}
     unit = statistics.median(times["softmax"])
     for name in contenders:
         row: dict[str, Any] = {"kept_mb": round(kept[name] / 1e6, 1)}
@@ -135,6 +135,10 @@ def measure(contenders: dict[str, Loss], shape: tuple[int, int], repeats: int, r
             row["spread_ms"] = round(1e3 * (high - low) / 2, 3)
             row["ratio"] = round(statistics.median(times[name]) / unit, 1)
         rows[name][key] = row
+
+
+def gradient(loss: Loss, scores: Tensor, labels: Tensor) -> None:
+    torch.autograd.grad(loss(scores, labels), scores)
 
 
 def kept_bytes(name: str, loss: Loss, shape: tuple[int, int]) -> int:
@@ -165,15 +169,6 @@ def show(table: dict[str, Any]) -> None:
             time_of = f"{cell['ms']:9.2f} ms +- {cell['spread_ms']:.2f} ({cell['ratio']:.1f}x)" if "ms" in cell else "-"
             cells.append(f"{shape}: {time_of:38} {cell['kept_mb']:9.1f} MB")
         print(f"{row['loss']:17}", *cells)
-
-
-def setting() -> str:
-    found = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
-    chip = names[0].split(":")[1].strip() if names else platform.processor() or platform.machine()
-    commit = found.stdout.strip() or "no commit"
-    return f"commit {commit}, torch {torch.__version__}, {chip}, {torch.get_num_threads()} thread(s)"
 
 
 if __name__ == "__main__":

@@ -9,12 +9,10 @@ promised size is `--gigabytes 4`.
 
 import argparse
 import json
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,16 @@ from typing import Any
 import numba
 import numpy as np
 import sklearn
+from setting import where
 from sklearn.datasets import load_svmlight_file
+from turns import in_turns
 
 from rankgrad.data.cache import open_cache
 from rankgrad.data.letor.reader import read_letor
 
 FEATURES = 136
 ALLOWED = 256e6
+VERSIONS = where(numba=numba.__version__, scikit_learn=sklearn.__version__)
 
 # Runs in a separate process. VmHWM and not getrusage, whose peak is inherited from the parent process.
 PROBE = """
@@ -89,24 +90,15 @@ def speed(path: Path, documents: int, repeats: int) -> None:
     }
     check(contenders["scikit-learn"](), contenders["rankgrad"](), documents)
     size = path.stat().st_size / 1e6
-    wall: dict[str, list[float]] = {name: [] for name in contenders}
-    cpu: dict[str, list[float]] = {name: [] for name in contenders}
-    for repeat in range(repeats):
-        for name, contender in contenders.items():
-            if name == "scikit-learn" and repeat >= 2:
-                continue  # a run takes many seconds: two are enough
-            start, start_cpu = time.perf_counter(), time.process_time()
-            contender()
-            wall[name].append(size / (time.perf_counter() - start))
-            cpu[name].append(size / (time.process_time() - start_cpu))
-    base = statistics.median(wall["scikit-learn"])
+    times = in_turns(contenders, repeats, slow=["scikit-learn"])
+    base = size / statistics.median(times["scikit-learn"].wall)
     print(f"{size:.0f} MB, {documents:,} documents x {FEATURES}; arrays bitwise equal")
-    for name, speeds in wall.items():
-        middle = statistics.median(speeds)
-        spread = f"{min(speeds):.0f} to {max(speeds):.0f}"
+    for name, (wall, cpu) in times.items():
+        middle = size / statistics.median(wall)
+        spread = f"{size / max(wall):.0f} to {size / min(wall):.0f}"
         print(
-            f"{name:<14}{middle:8.0f} MB/s ({spread}), {statistics.median(cpu[name]):.0f} MB per CPU second, "
-            f"{middle / base:.1f} x scikit-learn  [{where()}]"
+            f"{name:<14}{middle:8.0f} MB/s ({spread}), {size / statistics.median(cpu):.0f} MB per CPU second, "
+            f"{middle / base:.1f} x scikit-learn  [{VERSIONS}]"
         )
 
 
@@ -119,12 +111,8 @@ def check(theirs: Any, ours: Any, documents: int) -> None:
 
 def opening(path: Path, cache: Path) -> None:
     read_letor(path, cache=cache)
-    times = []
-    for _ in range(7):
-        start = time.perf_counter()
-        open_cache(cache)
-        times.append(time.perf_counter() - start)
-    print(f"opening its cache: {statistics.median(times) * 1e3:.1f} ms ({max(times) * 1e3:.1f} at most)  [{where()}]")
+    times = in_turns({"opening": lambda: open_cache(cache)}, 7)["opening"].wall
+    print(f"opening its cache: {statistics.median(times) * 1e3:.1f} ms ({max(times) * 1e3:.1f} at most)  [{VERSIONS}]")
 
 
 def memory(path: Path, cache: Path) -> None:
@@ -141,18 +129,8 @@ def memory(path: Path, cache: Path) -> None:
         print(
             f"{size / 1e9:.1f} GB {name}: {size / 1e6 / seconds:.0f} MB/s; reading took the result, "
             f"{result / 1e6:,.0f} MB, and {added / 1e6:,.0f} MB, {verdict} {ALLOWED / 1e6:.0f}; with the "
-            f"{before / 1e6:.0f} MB of Python and libraries before it, a peak of {peak / 1e6:,.0f} MB  [{where()}]"
+            f"{before / 1e6:.0f} MB of Python and libraries before it, a peak of {peak / 1e6:,.0f} MB  [{VERSIONS}]"
         )
-
-
-def where() -> str:
-    """Return commit, versions and chip."""
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
-    cpuinfo = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-    chip = f"{names[0] if names else platform.processor()} x {len(names)}"
-    return f"{commit}, numba {numba.__version__}, scikit-learn {sklearn.__version__}, {chip}"
 
 
 if __name__ == "__main__":

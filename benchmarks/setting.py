@@ -13,6 +13,13 @@ def setting(device: str = "cpu") -> dict[str, str]:
     return {"commit": _commit(), "torch": torch.__version__, "chip": _gpu() if device == "cuda" else _cpu()}
 
 
+def where(**versions: str) -> str:
+    """Return the setting of a benchmark on the CPU as text, with the versions of other packages."""
+    found = setting()
+    packages = [f"{name.replace('_', '-')} {version}" for name, version in versions.items()]
+    return ", ".join([found["commit"], f"torch {found['torch']}", *packages, found["chip"]])
+
+
 def _commit() -> str:
     if known := os.environ.get("RANKGRAD_COMMIT"):  # for a copy of the tree without its history
         return known

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
-from reader import where
+from reader import VERSIONS
+from turns import in_turns
 
 import rankgrad as rg
 
@@ -59,7 +60,7 @@ def main() -> None:
         found: dict[str, Any] = {"documents": len(data.labels)}
         found["speed"] = speed(folder, len(data.labels), arguments.repeats)
         found["memory"] = memory(folder, arguments.gigabytes)
-    found["where"] = where()
+    found["where"] = VERSIONS
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n")
 
@@ -80,19 +81,12 @@ def speed(folder: Path, documents: int, repeats: int) -> dict[str, Any]:
         same = found.features.tobytes() == data.features.tobytes() and np.array_equal(found.labels, data.labels)
         if not same or not np.array_equal(found.row_qids, data.row_qids):
             sys.exit(f"the arrays of {name} are not bitwise equal to those of LETOR text; no times are printed")
-    wall: dict[str, list[float]] = {name: [] for name in contenders}
-    cpu: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repeats):
-        for name, read in contenders.items():
-            start, start_cpu = time.perf_counter(), time.process_time()
-            read()
-            wall[name].append(time.perf_counter() - start)
-            cpu[name].append(time.process_time() - start_cpu)
-    print(f"{documents:,} documents x {FEATURES}; arrays bitwise equal; medians of {repeats}  [{where()}]")
-    base, base_cpu = statistics.median(wall["LETOR text"]), statistics.median(cpu["LETOR text"])
+    times = in_turns(contenders, repeats)
+    print(f"{documents:,} documents x {FEATURES}; arrays bitwise equal; medians of {repeats}  [{VERSIONS}]")
+    base, base_cpu = map(statistics.median, times["LETOR text"])
     result = {}
     for name in contenders:
-        seconds, used = statistics.median(wall[name]), statistics.median(cpu[name])
+        seconds, used = map(statistics.median, times[name])
         size = (folder / ("dense.txt" if name == "LETOR text" else name)).stat().st_size
         result[name] = {"documents_per_second": documents / seconds, "ratio": base / seconds, "cpu": base_cpu / used}
         print(
@@ -134,7 +128,7 @@ def memory(folder: Path, gigabytes: float) -> dict[str, float]:
     verdict = "within" if peak < ALLOWED else "BEYOND"
     print(
         f"predict: {size / 1e9:.1f} GB of Parquet, row groups of {rows * FEATURES * 4 / 1e6:.0f} MB, {written:,} "
-        f"documents in {seconds:.0f} s; peak memory {peak / 1e6:,.0f} MB, {verdict} {ALLOWED / 1e6:,.0f}  [{where()}]"
+        f"documents in {seconds:.0f} s; peak memory {peak / 1e6:,.0f} MB, {verdict} {ALLOWED / 1e6:,.0f}  [{VERSIONS}]"
     )
     return {"gigabytes": size / 1e9, "documents": written, "seconds": seconds, "peak_megabytes": peak / 1e6}
 

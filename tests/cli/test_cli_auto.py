@@ -1,6 +1,7 @@
 """`rankgrad auto`: a model from one command, resumed after kills, within its limits."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -20,10 +21,24 @@ _one_thread = pytest.fixture(one_thread, autouse=True, scope="module")
 _no_processes = pytest.fixture(no_processes)
 
 
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """The folder of a finished search, and what it printed; no test may change it."""
+    out = tmp_path_factory.mktemp("search") / "best"
+    with pytest.MonkeyPatch.context() as patch:
+        no_processes(patch)
+        return out, run(*QUICK, "--out", out)
+
+
+@pytest.fixture
+def out(searched, tmp_path):
+    """A folder with a copy of the finished search."""
+    return shutil.copytree(searched[0], tmp_path / "best")
+
+
 @pytest.mark.usefixtures("_no_processes")
-def test_auto_saves_a_model_that_all_commands_read(tmp_path):
-    out = tmp_path / "best"
-    printed = run(*QUICK, "--out", out)
+def test_auto_saves_a_model_that_all_commands_read(searched, out):
+    printed = searched[1]
     assert "lightgbm" in printed
     assert "nDCG@10 on lists that were not used to choose the ensemble" in printed
     assert "latency: " in printed
@@ -44,8 +59,7 @@ def test_auto_saves_a_model_that_all_commands_read(tmp_path):
 
 
 @pytest.mark.usefixtures("_no_processes")
-def test_forms_and_json(tmp_path):
-    out = tmp_path / "best"
+def test_forms_and_json(out):
     made = json.loads(run(*QUICK, "--single", "--out", out, "--json", "--quiet"))
     assert made["form"] == "single model"
     assert sum(member["models"] for member in made["members"]) == 1
@@ -61,9 +75,7 @@ def test_forms_and_json(tmp_path):
 
 
 @pytest.mark.usefixtures("_no_processes")
-def test_overwrite_removes_the_search_and_the_parts(tmp_path):
-    out = tmp_path / "best"
-    run(*QUICK, "--out", out)
+def test_overwrite_removes_the_search_and_the_parts(out, tmp_path):
     (out / "mine.txt").write_text("kept")
     with pytest.raises(ValueError, match="the folder of a search with seed=1"):
         run(*QUICK, "--seed", 1, "--out", out)
@@ -95,9 +107,7 @@ def test_wrong_options_get_a_sentence(tmp_path, words, message):
 
 
 @pytest.mark.usefixtures("_no_processes")
-def test_an_interrupted_save_keeps_the_earlier_model(tmp_path, monkeypatch):
-    out = tmp_path / "best"
-    run(*QUICK, "--out", out)
+def test_an_interrupted_save_keeps_the_earlier_model(out, tmp_path, monkeypatch):
     scores = models.load(out).score_lists(load(DATA).test)
 
     def broken(self, folder):

@@ -240,7 +240,13 @@ def test_real_data_is_not_doubted(name):
         warn_shared(splits.train, splits.test)
 
 
-@pytest.mark.parametrize("command", [["train", "--epochs", 1, "--model", "linear"], ["auto", "--trials", 1]])
+_no_processes = pytest.fixture(no_processes)
+
+
+@pytest.mark.usefixtures("_no_processes")
+@pytest.mark.parametrize(
+    "command", [["train", "--epochs", 1, "--model", "linear"], ["auto", "--trials", 1, "--folds", 2]]
+)
 def test_commands_tell_of_ids_and_of_training_lists_in_the_test(tmp_path, recwarn, command):
     rows = [f"{int(x > 0)},{row // 5},{x:.3f},{row}" for row, x in enumerate(RNG.normal(size=200))]
     head = "label,query,bm25,item"
