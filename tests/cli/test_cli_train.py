@@ -7,14 +7,15 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 from paths import SHARED
 from programs import finished, program, wait_until
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from rankgrad import losses, rankers
 from rankgrad.cli import COMMANDS, app
+from rankgrad.cli.text import COMMANDS as TEXT_COMMANDS
 from rankgrad.data import datasets, load, read_letor
 from rankgrad.metrics import read_run
 from rankgrad.training import Model, Settings
@@ -29,16 +30,12 @@ def _wide_screen(monkeypatch):
 
 
 def invoke(command, *more):
-    return CliRunner().invoke(app, [*command.split(), *map(str, more)])
+    return programs.invoke(*command.split(), *more)
 
 
-def rankgrad(*arguments):
+def rankgrad(command, *more):
     """The output of a command that should succeed."""
-    done = invoke(*arguments)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    return programs.stdout_of(*command.split(), *more)
 
 
 def complaints(*arguments):
@@ -101,13 +98,15 @@ def test_every_setting_is_an_option_with_its_default():
         assert re.search(shown, option.help), f"--{field.name} must show the default {default}"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
+@pytest.mark.parametrize("words", [*COMMANDS, *(f"text {command}" for command in TEXT_COMMANDS)])
+def test_help_fits_a_screen_and_shows_an_example(words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = rankgrad(command, "--help")
-    assert f"Example: rankgrad {command}" in shown
+    shown, command = rankgrad(words, "--help"), get_command(app)
+    for word in words.split():
+        command = command.commands[word]
+    assert f"Example: rankgrad {words}" in shown
     assert len(shown.splitlines()) <= 40
-    options = get_command(app).commands[command].params
+    options = command.params
     assert [option.name for option in options if not (option.help or option.name == "help")] == []
 
 

@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_collection import TOPICS, made_collection
-from programs import run_here
+from programs import invoke, run_here
 from tiny_encoder import tiny_encoder
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import rankgrad as rg
 from rankgrad.cli import app
 from rankgrad.cli.overwrite import remove_run
-from rankgrad.cli.text import COMMANDS, scoring
+from rankgrad.cli.text import scoring
 from rankgrad.cli.text.search import snippet
 from rankgrad.cli.text.text_models import _key
 from rankgrad.cli.text.training_lists import TextLists
@@ -283,7 +282,7 @@ def test_an_interrupted_training_resumes_to_the_same_bytes(made, tmp_path, monke
         return validate(self)
 
     monkeypatch.setattr(TextTraining, "validate", interrupted)
-    done = CliRunner().invoke(app, [*map(str, ("text", "train", made.index, *words, "--out", tmp_path / "a"))])
+    done = invoke("text", "train", made.index, *words, "--out", tmp_path / "a")
     assert done.exit_code == 130
     command = re.search(r"Stopped. To resume: rankgrad (.*)", done.output)[1]
     assert command == f"text train --resume --out {tmp_path / 'a'}"
@@ -307,7 +306,7 @@ def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, cross, tmp_path, 
         return score(self, data)
 
     monkeypatch.setattr(rg.text.model.TextModel, "score_lists", interrupted)
-    done = CliRunner().invoke(app, [*map(str, ("text", *words, tmp_path / "a.txt"))])
+    done = invoke("text", *words, tmp_path / "a.txt")
     assert (done.exit_code, (tmp_path / "a.txt").exists()) == (130, False)
     assert "Stopped. The same command resumes." in done.output
     with (tmp_path / "a.txt.partial").open("a") as file:
@@ -425,7 +424,7 @@ def test_overwrite_replaces_a_run_and_nothing_else(made, tmp_path):
     text(*words, "--fold", 1)
     (out / "notes.txt").write_text("mine")
     assert "be a new folder (or add --resume or --overwrite); got" in complaint(*words)
-    done = CliRunner().invoke(app, ["text", *map(str, (*words, "--seed", 1, "--overwrite", "--json"))])
+    done = invoke("text", *words, "--seed", 1, "--overwrite", "--json")
     found = json.loads(done.stdout)
     assert found["settings"] == json.loads((out / "run.json").read_text())["settings"]
     assert (found["settings"]["seed"], found["trained"], found["test"]) == (1, 1, None)
@@ -578,25 +577,14 @@ def test_a_missing_package_is_one_sentence(package, words, made, tmp_path, monke
 
 def test_every_setting_is_an_option_with_its_default():
     for command in ("train", "distil"):
+        whole = text(command, "--help-all")
+        assert all(f"--{name.replace('_', '-')}" in whole for name in TextSettings.names() if name != "temperature")
         options = {parameter.name: parameter for parameter in OPTIONS[command].params}
         for field in fields(TextSettings):
             name = "cosine_temperature" if (command, field.name) == ("distil", "temperature") else field.name
             default = "none" if field.default in (None, ()) else str(field.default)
             default = "listnet:targets=softmax" if (command, name) == ("distil", "loss") else default
             assert name == "encoder" or options[name].help.endswith(f"({default})"), name
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = text(command, "--help")
-    assert f"Example: rankgrad text {command}" in shown
-    assert len(shown.splitlines()) <= 40
-    options = OPTIONS[command].params
-    assert [option.name for option in options if not (option.help or option.name == "help")] == []
-    if command in ("train", "distil"):
-        whole = text(command, "--help-all")
-        assert all(f"--{name.replace('_', '-')}" in whole for name in TextSettings.names() if name != "temperature")
 
 
 def test_validation_lists_of_another_collection_do_not_change_the_training(made, tmp_path):
