@@ -1,20 +1,11 @@
 """A training run and a tuning run that take a second or two, for tests of their pages."""
 
 import pytest
-from typer.testing import CliRunner
-
-from rankgrad.cli import app
+from programs import stdout_of as rankgrad
 
 DATA = "synthetic:lists=40,features=12"
 TRAIN = ("train", "--data", DATA, "--model", "linear", "--loss", "learndcg", "--epochs", "4", "--device", "cpu")
 TUNE = ("tune", "--data", DATA, "--model", "linear", "--loss", "mse", "--budget", "6", "--epochs", "9", "--jobs", "1")
-
-
-def rankgrad(*arguments):
-    """The output of a command that should succeed."""
-    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def make_runs(folder):

@@ -132,14 +132,29 @@ def killed(arguments, folder, kills, seed):
     return count, done.stdout
 
 
-def run_here(*words, given=None):
-    """Run a command of the command line as typed, in this process, with an input; what it printed."""
+def invoke(*words, **options):
+    """Run a command of the command line as typed, in this process; its result."""
     from typer.testing import CliRunner
 
     from rankgrad.cli import app
 
-    done = CliRunner().invoke(app, [*map(str, words)], input=given)
+    return CliRunner().invoke(app, [*map(str, words)], **options)
+
+
+def succeed(*words, **options):
+    """The result of a command that should succeed."""
+    done = invoke(*words, **options)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output
-    return done.output
+    return done
+
+
+def run_here(*words, **options):
+    """What a command printed that should succeed."""
+    return succeed(*words, **options).output
+
+
+def stdout_of(*words, **options):
+    """What a command printed on standard output."""
+    return succeed(*words, **options).stdout

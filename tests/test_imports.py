@@ -175,18 +175,9 @@ def layer_of(path):
     return path.relative_to(SOURCE).with_suffix("").parts[0]
 
 
-def imports(path, only_at_load=False):
-    """Modules that a file imports, whole names; with `only_at_load` those that run when it is imported."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    late = set()
-    for node in ast.walk(tree):
-        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        if only_at_load and (function or typing):
-            late.update(ast.walk(node))
-    for node in ast.walk(tree):
-        if node in late:
-            continue
+def imports(path):
+    """Modules that a file imports, whole names, at load or later."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -290,9 +281,7 @@ def test_the_walk_sees_what_it_should(tmp_path):
         "import numba\nfrom typing import TYPE_CHECKING\nfrom rankgrad import losses\nfrom rankgrad.lists import x\n"
         "if TYPE_CHECKING:\n    import pandas\ndef f():\n    import scipy.stats\n"
     )
-    early = {"numba", "typing", "rankgrad.losses", "rankgrad.lists"}
-    assert set(imports(module, only_at_load=True)) == early
-    assert set(imports(module)) == early | {"pandas", "scipy.stats"}
+    assert set(imports(module)) == {"numba", "typing", "rankgrad.losses", "rankgrad.lists", "pandas", "scipy.stats"}
     assert not allowed("data", "losses")
     assert not allowed("relax", "metrics.metric")
     assert allowed("relax", "metrics.sort_order")

@@ -1,11 +1,8 @@
 """A recipe that takes a second to run, on lists that are made up; and what tests of experiments do with one."""
 
+import programs
 import torch
-import typer
-from typer.testing import CliRunner
 
-from rankgrad.cli.experiment import experiment
-from rankgrad.cli.tune import tune
 from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.runs import run_recipe
 from rankgrad.experiments.runs.cell import Cell
@@ -28,11 +25,6 @@ CELL = Cell(
     TINY, False, None, "Linear", "MSE", None, {"model": "linear", "loss": "mse", "epochs": 2, "seed": 0},
     ("nDCG@10", "P@3"), "final", False, 0,
 )  # fmt: skip
-
-
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(experiment)
-app.command()(tune)
 
 
 def one_thread():
@@ -78,8 +70,8 @@ def slower(epochs, seeds=2):
 
 
 def invoke(*arguments):
-    """Run a command in this process, with arguments as typed."""
-    done = CliRunner().invoke(app, [*map(str, arguments)])
+    """The result of a command, which may end with a failure."""
+    done = programs.invoke(*arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done

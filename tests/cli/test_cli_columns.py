@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 from programs import finished
+from programs import invoke as run
+from programs import stdout_of as rankgrad
 from tiny_study import no_processes
-from typer.testing import CliRunner
 
 import rankgrad as rg
-from rankgrad.cli import app
 from rankgrad.data import read_letor, write_letor
 
 _no_processes = pytest.fixture(no_processes)
@@ -25,22 +25,10 @@ HOLES = FRAME.assign(x=np.where(RNG.random(len(QID)) < 0.2, np.nan, FRAME["x"]))
 QUICK = ("--epochs", "4", "--lr", "0.01", "--holdout", "0")
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def message(*arguments):
     error = run(*arguments).exception
     assert isinstance(error, ValueError)
     return str(error)
-
-
-def rankgrad(*arguments):
-    done = run(*arguments)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def scores(*arguments):

@@ -13,12 +13,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from paths import SHARED
-from programs import finished
+from programs import finished, invoke
+from programs import stdout_of as rankgrad
 from safetensors.numpy import load_file
-from typer.testing import CliRunner
 
 from rankgrad import Ranker
-from rankgrad.cli import app
 from rankgrad.cli.score_files import writing_scores
 from rankgrad.data import from_arrays, load, read_letor, read_table, write_cache, write_letor, write_parquet
 
@@ -29,14 +28,6 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 NAMES = ("t.txt", "t.csv", "t.parquet", "t.arrow")
 MQ2008 = SHARED / "data" / "MQ2008"
-
-
-def rankgrad(*arguments, input=None):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 @pytest.fixture(scope="module", params=["generated", "MQ2008"])
@@ -224,7 +215,7 @@ def test_missing_columns_are_an_error_and_extra_columns_a_warning(trained, tmp_p
         rankgrad("predict", trained.model, tmp_path / "less.csv")
     more = trained.table.append_column("extra", pa.array(np.zeros(120)))
     csv.write_csv(more, tmp_path / "more.csv")
-    done = CliRunner().invoke(app, ["evaluate", str(trained.model), "--data", str(tmp_path / "more.csv")])
+    done = invoke("evaluate", trained.model, "--data", tmp_path / "more.csv")
     assert done.exit_code == 0
     assert "has columns that the model does not use: 'extra'" in done.stderr
 
@@ -398,7 +389,7 @@ def test_missing_values_and_row_order_as_in_training(tmp_path):
     rankgrad("train", "--data", tmp_path / "t.csv", "--missing", 0, "--regroup", "--epochs", 1, "--out", tmp_path / "a")
     assert len(scores(tmp_path / "a", tmp_path / "t.csv")) == 60
     rankgrad("evaluate", tmp_path / "a", "--data", tmp_path / "t.csv")
-    done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "a")])
+    done = invoke("evaluate", tmp_path / "a")
     assert done.exit_code == 0
     assert "there are no test lists: the validation lists, which selected the model, are used" in done.stderr
 

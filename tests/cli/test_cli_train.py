@@ -6,14 +6,15 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 from paths import SHARED
 from programs import finished, program, wait_until
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from rankgrad import losses, rankers
 from rankgrad.cli import COMMANDS, app
+from rankgrad.cli.text import COMMANDS as TEXT_COMMANDS
 from rankgrad.data import datasets, load, read_letor
 from rankgrad.metrics import read_run
 from rankgrad.training import Model
@@ -28,16 +29,12 @@ def _wide_screen(monkeypatch):
 
 
 def invoke(command, *more):
-    return CliRunner().invoke(app, [*command.split(), *map(str, more)])
+    return programs.invoke(*command.split(), *more)
 
 
-def rankgrad(*arguments):
+def rankgrad(command, *more):
     """The output of a command that should succeed."""
-    done = invoke(*arguments)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    return programs.stdout_of(*command.split(), *more)
 
 
 def complaints(*arguments):
@@ -88,13 +85,15 @@ def test_the_commands_of_the_design_on_mq2008(tmp_path, monkeypatch, model):
     np.testing.assert_allclose(np.loadtxt("scores.txt"), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
+@pytest.mark.parametrize("words", [*COMMANDS, *(f"text {command}" for command in TEXT_COMMANDS)])
+def test_help_fits_a_screen_and_shows_an_example(words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = rankgrad(command, "--help")
-    assert f"Example: rankgrad {command}" in shown
+    shown, command = rankgrad(words, "--help"), get_command(app)
+    for word in words.split():
+        command = command.commands[word]
+    assert f"Example: rankgrad {words}" in shown
     assert len(shown.splitlines()) <= 40
-    options = get_command(app).commands[command].params
+    options = command.params
     assert [option.name for option in options if not (option.help or option.name == "help")] == []
 
 

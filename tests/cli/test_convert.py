@@ -3,24 +3,18 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
-import typer
-from programs import run_here
-from typer.testing import CliRunner
+from programs import invoke, run_here
 
-from rankgrad.cli.convert import convert
 from rankgrad.data import cache as caches
 from rankgrad.data.cache import CacheError, open_cache
 
 TEXT = "1 qid:a 1:0.5 2:nan # d1\n0 qid:b 1:1 # d2\n\n1 qid:a 1:2 # d3\n"
 
 
-@pytest.fixture
-def run():
-    app = typer.Typer()
-    app.command()(convert)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+run = partial(invoke, "convert")
 
 
 @pytest.fixture
@@ -30,7 +24,7 @@ def source(tmp_path):
     return path
 
 
-def test_convert_says_what_it_read(run, source, tmp_path):
+def test_convert_says_what_it_read(source, tmp_path):
     options = ["--regroup", "--missing", "-1", "--features", "4"]
     result = run(source, tmp_path / "cache", *options)
     assert result.exit_code == 0, result.output
@@ -43,7 +37,7 @@ def test_convert_says_what_it_read(run, source, tmp_path):
     assert f"{tmp_path / 'cache'}: is up to date" in run(source, tmp_path / "cache", *options).output
 
 
-def test_several_files_and_no_docids(run, tmp_path):
+def test_several_files_and_no_docids(tmp_path):
     parts = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for place, part in enumerate(parts):
         part.write_text(f"0 qid:{place} 1:1 # d\n")
@@ -73,7 +67,7 @@ def test_verify_checks_all_of_a_cache_in_every_command(source, tmp_path, monkeyp
     assert "written" in run_here("convert", "--verify", source, cache)
 
 
-def test_what_is_wrong_is_said(run, source, tmp_path):
+def test_what_is_wrong_is_said(source, tmp_path):
     error = run(source, tmp_path / "cache").exception
     assert str(error).startswith(f"{source}:1: value 'nan' of feature 2 is not finite; expected")
     error = run(source, tmp_path / "cache", "--missing", "many").exception
@@ -88,7 +82,7 @@ def test_help_stays_light():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_warning_is_one_sentence_without_a_line_of_code(run, tmp_path):
+def test_a_warning_is_one_sentence_without_a_line_of_code(tmp_path):
     text = tmp_path / "a.txt"
     text.write_text("2 qid:1 1:0.5 2:1\n0 qid:1 1:0.1 2:0\n1 qid:2 1:0.")
     told = run(str(text), str(tmp_path / "cache"))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import typer
-from programs import finished, run_here
+from programs import finished, invoke, run_here
 from tiny_study import no_processes
 from typer.testing import CliRunner
 
@@ -46,10 +46,6 @@ def main_here(monkeypatch, capsys):
         return ended.value.code, capsys.readouterr().err
 
     return run
-
-
-def invoke(*words):
-    return CliRunner().invoke(app, [*map(str, words)])
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_collection import TOPICS, made_collection
-from programs import run_here
+from programs import invoke, run_here
 from tiny_encoder import tiny_encoder
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import rankgrad as rg
 from rankgrad.cli import app
 from rankgrad.cli.overwrite import remove_run
-from rankgrad.cli.text import COMMANDS, scoring
+from rankgrad.cli.text import scoring
 from rankgrad.cli.text.search import snippet
 from rankgrad.cli.text.text_models import _embeddings_path
 from rankgrad.cli.text.training_lists import TextLists
@@ -26,7 +25,7 @@ from rankgrad.data import load
 from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.experiments.statistics import holm
 from rankgrad.metrics import read_qrels, read_run, write_run
-from rankgrad.text import BiEncoderRanker, CrossEncoderRanker, TextSettings, candidate_lists, folds, fuse, to_run
+from rankgrad.text import BiEncoderRanker, CrossEncoderRanker, candidate_lists, folds, fuse, to_run
 from rankgrad.text.bi_encoder import BiEncoder
 from rankgrad.text.encoder_files import replace_encoder, settle_encoder
 from rankgrad.text.training import TextTraining
@@ -283,7 +282,7 @@ def test_an_interrupted_training_resumes_to_the_same_bytes(made, tmp_path, monke
         return validate(self)
 
     monkeypatch.setattr(TextTraining, "validate", interrupted)
-    done = CliRunner().invoke(app, [*map(str, ("text", "train", made.index, *words, "--out", tmp_path / "a"))])
+    done = invoke("text", "train", made.index, *words, "--out", tmp_path / "a")
     assert done.exit_code == 130
     command = re.search(r"Stopped. To resume: rankgrad (.*)", done.output)[1]
     assert command == f"text train --resume --out {tmp_path / 'a'}"
@@ -307,7 +306,7 @@ def test_an_interrupted_rerank_resumes_to_the_same_bytes(made, cross, tmp_path, 
         return score(self, data)
 
     monkeypatch.setattr(rg.text.model.TextModel, "score_lists", interrupted)
-    done = CliRunner().invoke(app, [*map(str, ("text", *words, tmp_path / "a.txt"))])
+    done = invoke("text", *words, tmp_path / "a.txt")
     assert (done.exit_code, (tmp_path / "a.txt").exists()) == (130, False)
     assert "Stopped. The same command resumes." in done.output
     blocks, partial = len(calls) - 1, tmp_path / "a.txt.partial"
@@ -431,7 +430,7 @@ def test_overwrite_replaces_a_run_and_nothing_else(made, tmp_path):
     text(*words, "--fold", 1)
     (out / "notes.txt").write_text("mine")
     assert "be a new folder (or add --resume or --overwrite); got" in complaint(*words)
-    done = CliRunner().invoke(app, ["text", *map(str, (*words, "--seed", 1, "--overwrite", "--json"))])
+    done = invoke("text", *words, "--seed", 1, "--overwrite", "--json")
     found = json.loads(done.stdout)
     assert found["settings"] == json.loads((out / "run.json").read_text())["settings"]
     assert (found["settings"]["seed"], found["trained"], found["test"]) == (1, 1, None)
@@ -577,19 +576,6 @@ def test_a_missing_package_is_one_sentence(package, words, made, tmp_path, monke
     told = complaint(*command, "--out", tmp_path / "a")
     assert told.startswith(words)
     assert told.endswith("pip install 'rankgrad[text]'")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_a_screen_and_shows_an_example(command, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = text(command, "--help")
-    assert f"Example: rankgrad text {command}" in shown
-    assert len(shown.splitlines()) <= 40
-    options = OPTIONS[command].params
-    assert [option.name for option in options if not (option.help or option.name == "help")] == []
-    if command in ("train", "distil"):
-        whole = text(command, "--help-all")
-        assert all(f"--{name.replace('_', '-')}" in whole for name in TextSettings.names() if name != "temperature")
 
 
 def test_validation_lists_of_another_collection_do_not_change_the_training(made, tmp_path):

@@ -7,10 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 from made_results import DATA, make
-from programs import run_here
-from typer.testing import CliRunner
+from programs import invoke, run_here
 
-from rankgrad.cli import app
 from rankgrad.experiments.aa_check import FalsePositives, _halves, aa_check, aa_checks
 from rankgrad.experiments.runs.results import read_results
 from rankgrad.experiments.runs.summary import read_summary, write_summary
@@ -140,7 +138,7 @@ def test_the_command_checks_a_finished_experiment_and_its_summary(tmp_path, monk
     folder = make(tmp_path / "made", seeds=(0, 1, 2, 3), **one)
     recipe = tmp_path / "made.yaml"
     recipe.write_bytes((folder / "recipe.yaml").read_bytes())
-    printed = CliRunner().invoke(app, ["experiment", str(recipe), "--out", str(folder), "--aa", "--json"])
+    printed = invoke("experiment", recipe, "--out", folder, "--aa", "--json")
     (check,) = json.loads(printed.stdout)["checks"].values()
     assert check["real"]["t"]["cases"] == 3
     assert check["drawn"]["bootstrap"]["cases"] == 200
@@ -149,19 +147,17 @@ def test_the_command_checks_a_finished_experiment_and_its_summary(tmp_path, monk
     (tmp_path / "made.summary.xz").rename(only / "made.summary.xz")
     assert "bootstrap" in run_here("experiment", recipe, "--out", only / "made", "--aa")  # without the cells
     assert not (only / "made").exists()
-    refused = CliRunner().invoke(
-        app, ["experiment", str(recipe), "--out", str(only / "made"), "--aa", "--only", "Nope"]
-    )
+    refused = invoke("experiment", recipe, "--out", only / "made", "--aa", "--only", "Nope")
     assert "'Nope'" in str(refused.exception)
     header, _, _ = lzma.decompress((only / "made.summary.xz").read_bytes()).partition(b"\n")
     (only / "made.summary.xz").write_bytes(
         lzma.compress(json.dumps(json.loads(header) | {"rows": []}).encode() + b"\n")
     )
-    refused = CliRunner().invoke(app, ["experiment", str(recipe), "--out", str(only / "made"), "--aa"])
+    refused = invoke("experiment", recipe, "--out", only / "made", "--aa")
     assert "no row has all its runs" in refused.output
 
 
 def test_the_check_trains_nothing(tmp_path):
-    refused = CliRunner().invoke(app, ["experiment", "leaderboard", "--out", str(tmp_path / "none"), "--aa"])
+    refused = invoke("experiment", "leaderboard", "--out", tmp_path / "none", "--aa")
     assert "run the experiment first, without --aa" in " ".join(str(refused.exception or refused.output).split())
     assert not (tmp_path / "none").exists()

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from browser import Browser, executable
-from made_runs import rankgrad
+from programs import stdout_of as rankgrad
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")

@@ -3,16 +3,16 @@
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
+from programs import invoke, stdout_of
 from rich.console import Console
-from typer.testing import CliRunner
 
-from rankgrad.cli import app
 from rankgrad.cli.compare import _lists
 from rankgrad.cli.data_source import DataSource
 from rankgrad.data import Dataset, load, synthetic, write_letor
@@ -44,8 +44,7 @@ def folders(tmp_path_factory, data):
     return top
 
 
-def rankgrad_compare(*arguments):
-    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+rankgrad_compare = partial(invoke, "compare")
 
 
 def test_numbers_are_those_of_the_metrics_and_of_scipy(data):
@@ -203,10 +202,7 @@ def test_data_must_be_clear(folders, tmp_path):
 
 
 def run(*arguments):
-    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
-    if done.exception is not None:
-        raise done.exception
-    return json.loads(done.stdout)
+    return json.loads(stdout_of(*arguments, "--json"))
 
 
 def write_folder(folder, **parts):

@@ -5,19 +5,18 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import typer
 from hostile_study import Hostile, faults
 from made_results import DATA, LOSSES, METRICS, MODELS, make
-from typer.testing import CliRunner
+from programs import invoke
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from rankgrad.cli.report import report as command
 from rankgrad.experiments import parse_recipe
 from rankgrad.experiments.recipes.data_sets import read_recipe_data
 from rankgrad.experiments.report import chart_data, writer
@@ -269,10 +268,7 @@ def test_a_study_that_is_not_whole_says_so(folder, tmp_path):
     assert "(1/2)" in writer.page([part])
 
 
-def run_verb(*arguments):
-    app = typer.Typer()
-    app.command()(command)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+run_verb = partial(invoke, "report")
 
 
 def test_the_verb_writes_a_page_of_several_studies(folder, tmp_path):

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from made_results import make
-from made_runs import DATA, make_runs, rankgrad
+from made_runs import DATA, make_runs
+from programs import stdout_of as rankgrad
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")

@@ -82,11 +82,11 @@ def test_compiles_into_one_graph(loss, backend_of_torch):
     torch.testing.assert_close(got, wanted)
 
 
-def flat_lists_of_several_sizes_compile_into_one_graph(loss):
+def flat_lists_of_several_sizes_compile_into_one_graph(loss, backend_of_torch="aot_eager"):
     """The compiler must not ask for the length of the longest list, nor for the number of lists."""
     call, (scores, labels, mask) = loss.make(), batch()
     scores, labels = scores[mask], labels[mask]
-    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(call, fullgraph=True, backend=backend_of_torch)
     for offsets in ([0, 4, 6, 7], [0, 2, 7]):
         results = []
         for function in (call, compiled):
@@ -97,9 +97,10 @@ def flat_lists_of_several_sizes_compile_into_one_graph(loss):
         torch.testing.assert_close(*results)
 
 
+@pytest.mark.parametrize("backend_of_torch", ["eager", pytest.param("aot_eager", marks=pytest.mark.long)])
 @each_loss([case for case in PLAINEST if case.name.lower() not in FUSED])
-def test_flat_lists_compile_without_a_kernel(loss):
-    flat_lists_of_several_sizes_compile_into_one_graph(loss)
+def test_flat_lists_compile_without_a_kernel(loss, backend_of_torch):
+    flat_lists_of_several_sizes_compile_into_one_graph(loss, backend_of_torch)
 
 
 @pytest.mark.long
@@ -119,7 +120,7 @@ OF_ANY_WIDTH = {
 }
 
 
-@pytest.mark.parametrize("layout", ["padded", "flat"])
+@pytest.mark.parametrize("layout", ["padded", pytest.param("flat", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", OF_ANY_WIDTH)
 def test_lists_of_other_widths_reuse_compiled_code(name, layout):
     """Two graphs: one for the width of the first batch, and one for all other widths."""

@@ -1,16 +1,15 @@
 """NeuralLoss: frozen, faithful to the metric, and pretrained in a way that can be repeated."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
-import typer
 from paths import SHARED
-from typer.testing import CliRunner
+from programs import invoke
 
 from rankgrad import losses
 from rankgrad.atomic_files import read_tensors, write_tensors
-from rankgrad.cli.pretrain_loss import pretrain_loss
 from rankgrad.data import load
 from rankgrad.losses import NeuralLoss, parse_loss
 from rankgrad.losses.neural_loss import SHIPPED
@@ -232,10 +231,7 @@ def test_the_caller_keeps_its_random_numbers():
 # The command.
 
 
-def run(*arguments):
-    app = typer.Typer(add_completion=False)  # as a command of rankgrad, which has no such options
-    app.command("pretrain-loss")(pretrain_loss)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+run = partial(invoke, "pretrain-loss")
 
 
 def test_the_command_makes_a_loss(tmp_path):

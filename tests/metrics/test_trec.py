@@ -3,11 +3,11 @@
 import gzip
 import json
 import random
+from functools import partial
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
+from programs import invoke
 
 from rankgrad.cli.text.teacher import read_order
 from rankgrad.metrics import evaluate, measure_run, read_qrels, read_run, to_run, write_qrels, write_run
@@ -247,7 +247,10 @@ def test_ids_and_columns_of_data_frames_are_checked():
         evaluate(table(run), table(run), "AP")
 
 
-def test_command_compares_runs(tmp_path, command):
+command = partial(invoke, "measure", env={"COLUMNS": "120"})
+
+
+def test_command_compares_runs(tmp_path):
     run, qrels = random_judged_run(4)
     other = {query: {document: -score for document, score in each.items()} for query, each in run.items()}
     for name, each in (("run", run), ("other", other)):
@@ -266,16 +269,7 @@ def test_command_compares_runs(tmp_path, command):
     assert str(failed.exception).startswith("against must be other runs than the first")
 
 
-@pytest.fixture
-def command():
-    from rankgrad.cli.measure import measure
-
-    app = typer.Typer()
-    app.command()(measure)
-    return lambda *arguments: CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "120"})
-
-
-def test_command(tmp_path, command):
+def test_command(tmp_path):
     run, qrels = random_judged_run(4)
     write_run(tmp_path / "run", run)
     write_qrels(tmp_path / "qrels", qrels)
@@ -294,7 +288,7 @@ def test_command(tmp_path, command):
     assert f"nDCG@10\t{result.queries[0]}\t{result.values['nDCG@10'][0]:.4f}\n" in each
 
 
-def test_command_says_what_is_wrong(tmp_path, command):
+def test_command_says_what_is_wrong(tmp_path):
     (tmp_path / "run").write_text("q Q0 d 1 1 t\n")
     failed = command(tmp_path / "run", tmp_path / "none")
     assert isinstance(failed.exception, OSError)

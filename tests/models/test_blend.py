@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from programs import run_here, stdout_of
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -12,9 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-from typer.testing import CliRunner
 
-from rankgrad.cli import app
 from rankgrad.estimators.blend import Blend, blend
 from rankgrad.estimators.neural import Ranker
 from rankgrad.estimators.rows import RowRanker
@@ -150,13 +149,10 @@ def test_the_command_line_takes_a_blend(fitted, tmp_path):
     order = np.argsort(QID, kind="stable")
     text = [f"{Y[i]} qid:{QID[i]} " + " ".join(f"{j}:{v!r}" for j, v in enumerate(X[i].tolist(), 1)) for i in order]
     lines.write_text("\n".join(text) + "\n")
-    done = CliRunner().invoke(app, ["predict", str(tmp_path / "model"), str(lines), "--out", str(tmp_path / "scores")])
-    assert done.exit_code == 0, done.output
+    run_here("predict", tmp_path / "model", lines, "--out", tmp_path / "scores")
     np.testing.assert_allclose(np.loadtxt(tmp_path / "scores"), fitted.predict(X, QID)[order], atol=1e-5)
-    done = CliRunner().invoke(
-        app, ["evaluate", str(tmp_path / "model"), "--data", str(lines), "--json", "-m", "nDCG@10"]
-    )
-    assert json.loads(done.stdout)["metrics"]["nDCG@10"]["mean"] == pytest.approx(fitted.score(X, Y, qid=QID), abs=1e-5)
+    told = stdout_of("evaluate", tmp_path / "model", "--data", lines, "--json", "-m", "nDCG@10")
+    assert json.loads(told)["metrics"]["nDCG@10"]["mean"] == pytest.approx(fitted.score(X, Y, qid=QID), abs=1e-5)
 
 
 def test_bad_blends(parts, fitted):
@@ -304,9 +300,8 @@ def test_columns_of_a_blend_are_found_by_name(tmp_path):
     assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(loaded.predict(turned, VQID), expected)
     turned.assign(qid=VQID, label=VY).to_csv(tmp_path / "t.csv", index=False)
-    done = CliRunner().invoke(app, ["predict", str(tmp_path / "both"), str(tmp_path / "t.csv"), "--regroup"])
-    assert done.exit_code == 0, done.output
-    np.testing.assert_allclose(np.array(done.stdout.split(), dtype=float), expected, atol=1e-5)
+    told = stdout_of("predict", tmp_path / "both", tmp_path / "t.csv", "--regroup")
+    np.testing.assert_allclose(np.array(told.split(), dtype=float), expected, atol=1e-5)
     order = ["b", "c", "a"]  # a member that was trained on another order, as an older model may be
     other_order = Ranker(model="linear", epochs=2).fit(frame[order], Y, qid=QID)
     mixed = blend([members[0], other_order]).fit(other, VY, qid=VQID)

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from programs import run_here
 from sklearn.linear_model import LinearRegression
 from small_trees import grouped, quick, rows
-from typer.testing import CliRunner
 
 from rankgrad import rankers
-from rankgrad.cli import app
 from rankgrad.data import Preprocessing, from_arrays
 from rankgrad.estimators.blend import EstimatorModel
 from rankgrad.models.blend import BlendModel
@@ -123,10 +122,9 @@ def test_models_that_cancel_each_other_leave_no_rounding_error():
 
 def test_the_command_writes_and_describes_the_file(trees, tmp_path):
     blend([blend(trees, 0.5, 0.5), trees[0]], 0.5, 0.5).save(tmp_path / "best")
-    result = CliRunner().invoke(app, ["export", str(tmp_path / "best"), str(tmp_path / "model.onnx")])
-    assert result.exit_code == 0, result.output
-    assert "scores of onnxruntime agree with the model's scores within 1e-05" in " ".join(result.output.split())
-    assert "model.onnx: onnx, " in result.output.replace("\n", "")
+    told = run_here("export", tmp_path / "best", tmp_path / "model.onnx")
+    assert "scores of onnxruntime agree with the model's scores within 1e-05" in " ".join(told.split())
+    assert "model.onnx: onnx, " in told.replace("\n", "")
 
 
 def test_errors_are_one_sentence_and_no_file_is_written(mixed, tmp_path, monkeypatch):

@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from programs import invoke as command
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 from rankgrad import blend, lock
 from rankgrad.atomic_files import aside, read_json, read_tensors, write_bytes, write_json, write_tensors
-from rankgrad.cli import app
 from rankgrad.data import load, read_letor
 from rankgrad.data.cache import CacheError
 from rankgrad.estimators.neural import Ranker
@@ -45,10 +44,6 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def run(trained, tmp_path):
     return Path(shutil.copytree(trained, tmp_path / "run"))
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def resume(folder, **changes):
