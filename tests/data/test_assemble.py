@@ -4,6 +4,7 @@ import ast
 import json
 import pickle
 from dataclasses import fields, replace
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -234,6 +235,24 @@ def test_an_estimator_keeps_a_query_whole():
     np.testing.assert_allclose(ranker.predict(X, **lists), wanted, rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="qid must be given with list_id"):
         ranker.predict(X, list_id=lists["list_id"])
+
+
+@pytest.mark.parametrize("make", [partial(rg.Ranker, "linear", epochs=1), partial(rg.trees.TreeRanker, trees=2)])
+def test_an_objective_sees_the_training_columns(make):
+    data, seen = sessions(), []
+
+    def of_position(scores, batch):
+        seen.append((batch.labels.tolist(), batch.columns["twice"].tolist()))
+        return rg.losses.softmax(scores, batch.labels, offsets=batch.offsets, reduction="none")
+
+    order = np.random.default_rng(0).permutation(len(data.labels))
+    lists = {"qid": data.row_qids[order], "list_id": np.repeat(data.list_ids, data.lengths)[order]}
+    X, y = data.features[order], data.labels[order]
+    make(loss=of_position).fit(X, y, **lists, training_columns={"twice": 2 * y})
+    assert all([2 * label for label in labels] == twice for labels, twice in seen)
+    assert seen
+    with pytest.raises(ValueError, match=r"training column 'twice' must have one number per row, \(\d+,\); got \(3,\)"):
+        make(loss=of_position).fit(X, y, **lists, training_columns={"twice": y[:3]})
 
 
 def test_the_value_of_a_query_is_the_mean_over_its_lists():

@@ -77,16 +77,34 @@ def from_arrays(
         features.data[:] = _fill(features.data[:, None], missing, ["a sparse matrix"])[:, 0]
     else:
         features = _fill(features, missing, [f"column {column}" for column in range(features.shape[1])])
-    known = {
-        column: _labels(np.asarray(values), f"training column {column!r}", -np.inf)
-        for column, values in (training_columns or {}).items()
-    }
     data = Dataset(
-        features, labels, lists.offsets, lists.qids, ids, name, list_ids=lists.list_ids, columns=known or None
+        features,
+        labels,
+        lists.offsets,
+        lists.qids,
+        ids,
+        name,
+        list_ids=lists.list_ids,
+        columns=row_columns(training_columns, rows),
     )
     if lists.source is not None:
         data = data.take_rows(lists.source, lists.offsets)
     return data, lists.order
+
+
+def row_columns(given: Mapping[str, ArrayLike] | None, rows: int) -> dict[str, NDArray[np.float32]] | None:
+    """Check the values of columns that only training uses, and return them as numbers, `(rows,)` each.
+
+    Args:
+        given: values of the rows, by name of the column; None for no columns.
+        rows: number of rows.
+    """
+    found = {}
+    for name, values in (given or {}).items():
+        found[name] = _labels(np.asarray(values), f"training column {name!r}", -np.inf)
+        if len(found[name]) != rows:
+            bad_value(f"training column {name!r}", f"have one number per row, ({rows},)", found[name].shape)
+    return found or None
 
 
 def row_ids(docids: Any, rows: int) -> NDArray[np.str_]:

@@ -3,7 +3,7 @@
 import copy
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -105,6 +105,7 @@ class Ranker(RowRanker):
         eval_qid: Any = None,
         eval_group: Any = None,
         eval_list_id: Any = None,
+        training_columns: Mapping[str, Any] | None = None,
         callbacks: Iterable[Callback] = (),
         init_model: "Ranker | Model | None" = None,
         resume: bool = False,
@@ -126,6 +127,8 @@ class Ranker(RowRanker):
                 first pair is used if `eval_set` is a list of pairs.
             eval_qid, eval_group, eval_list_id: `qid`, `group` or `list_id` of the validation rows; one entry per pair
                 if `eval_set` is a list.
+            training_columns: values of columns that only training uses, such as positions, `(rows,)` each, by name. A
+                custom loss reads them from its batch.
             callbacks: functions that are called with the row of `history_` after each epoch; if a function returns a
                 true value, the training ends.
             init_model: fitted ranker. Training starts from the weights of this ranker. The preprocessing of this ranker
@@ -141,7 +144,7 @@ class Ranker(RowRanker):
             init_model = init_model.model_
         self.__dict__.pop("model_", None)  # after an error below, nothing of an earlier fit remains
         data, rows = self._lists(X, y, qid, group, list_id, reset=True, init_model=init_model)
-        data = with_weights(data, sample_weight, rows)
+        data = with_weights(data, sample_weight, rows, training_columns)
         if data.weights is not None and not (loss := checked.parts["loss"]).takes_weights:
             bad_value("sample_weight", f"be None for {loss}, which takes no weights", "weights")
         validation = self._validation(eval_set, eval_qid, eval_group, eval_list_id)

@@ -21,7 +21,7 @@ from rankgrad.atomic_files import read_json, write_json
 from rankgrad.data import Dataset, from_arrays
 from rankgrad.data.dataset import Categories
 from rankgrad.data.frame_categories import check_labels, column_names, encode_categories, fit_categories
-from rankgrad.data.frames import row_ids
+from rankgrad.data.frames import row_columns, row_ids
 from rankgrad.data.sparse_rows import is_sparse
 from rankgrad.data.splitting import held_out
 from rankgrad.data.tables.errors import blanks_of_lightgbm, some, warn_empty
@@ -463,9 +463,11 @@ def row_weights(sample_weight: Any, rows: NDArray[np.int64]) -> NDArray[np.float
     return weights[rows]
 
 
-def with_weights(data: Dataset, sample_weight: Any, rows: NDArray[np.int64]) -> Dataset:
-    """Return the lists of an estimator with the document weights of its rows; without weights, return the lists."""
-    return data if sample_weight is None else replace(data, weights=row_weights(sample_weight, rows))
+def with_weights(data: Dataset, sample_weight: Any, rows: NDArray[np.int64], training_columns: Any = None) -> Dataset:
+    """Return the lists of an estimator with the document weights and the training columns of its rows, if given."""
+    columns = {name: values[rows] for name, values in (row_columns(training_columns, len(rows)) or {}).items()}
+    weights = None if sample_weight is None else row_weights(sample_weight, rows)
+    return replace(data, weights=weights, columns=columns or None)
 
 
 def hold_out_rows(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset | None]:

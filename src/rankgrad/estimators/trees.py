@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, cast
 
@@ -117,6 +117,7 @@ class TreeRanker(RowRanker):
         eval_qid: Any = None,
         eval_group: Any = None,
         eval_list_id: Any = None,
+        training_columns: Mapping[str, Any] | None = None,
         init_model: Any = None,
         callbacks: Iterable[Callback] = (),
     ) -> "TreeRanker":
@@ -128,6 +129,7 @@ class TreeRanker(RowRanker):
             sample_weight: weights `(rows,)`, for losses that take weights.
             eval_set, eval_qid, eval_group, eval_list_id: validation lists, as in `rankgrad.Ranker.fit`. The metric on
                 these lists determines the number of trees.
+            training_columns: columns that only training uses, as in `rankgrad.Ranker.fit`.
             init_model: fitted `TreeRanker` of the same framework, its `model_`, or anything that
                 `TreeModel.from_booster` accepts. `fit` adds `trees` trees to this model.
             callbacks: functions that are called with a row of `history_` after each tree. A true return value ends the
@@ -142,7 +144,7 @@ class TreeRanker(RowRanker):
             init_model = TreeModel.from_booster(init_model)
         self.__dict__.pop("model_", None)
         data, rows = self._lists(X, y, qid, group, list_id, reset=True, init_model=init_model)
-        data = with_weights(data, sample_weight, rows)
+        data = with_weights(data, sample_weight, rows, training_columns)
         validation = self._validation(eval_set, eval_qid, eval_group, eval_list_id)
         if validation is None:
             data, validation = hold_out_rows(data, self.holdout, spec.seed)
