@@ -1,4 +1,4 @@
-"""What commands that train share: checks of the folder, settings of a resumed run, Ctrl-C, and the test lists."""
+"""Share what commands that train need: checks of the folder, settings of a resumed run, Ctrl-C, and the test lists."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def tested(console: "Console", model: "TrainedModel", test: "Dataset | None", sa
         console: console of the command.
         model: trained model, whose `metrics` receive the result.
         test: test lists.
-        said: line before the result, in which `{}` stands for the number of lists.
+        said: line before the result, with `{}` in the place of the number of lists.
     """
     from rankgrad.cli.terminal_tables import default_metrics, print_metrics
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rankgrad.settings.schema import Schema, check_device, documented, setting
+from rankgrad.settings.schema import SettingsError as SettingsError  # old paths of modules lead here
 
 if TYPE_CHECKING:
     from rankgrad.data import Preprocessing
