@@ -45,6 +45,7 @@ HERE = {
 }
 # Pages that other tests run, in the module of that name.
 ELSEWHERE = {
+    "architecture.md": "test_architecture",
     "start.md": "test_guides",
     "guides/evaluate.md": "test_guides",
     "guides/export.md": "test_guides",

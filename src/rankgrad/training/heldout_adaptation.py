@@ -46,7 +46,7 @@ def freeze_loss(loss: TextLoss, resumed: bool) -> dict[str, nn.Parameter]:
     """Freeze the parameters of the loss, and return them by name. A step of the ranker then does not change them.
 
     `adapt` is deprecated, because a choice among fixed losses by the validation lists is better: see
-    docs/learned-loss.md. A resumed run gives no warning.
+    studies/learned-loss. A resumed run gives no warning.
     """
     loss.warns = False  # this training run adapts the parameters
     if not resumed:
