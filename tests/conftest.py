@@ -32,13 +32,10 @@ CPU_ONLY = {
     "test_nan_ranks_last_and_is_reported": VALUES,
     "test_nan_scores_are_counted": VALUES,
     "test_compiled_losses_check_their_offsets": VALUES,
-    "test_threads_change_nothing": NUMBA,
     "test_the_number_of_threads_changes_nothing": NUMBA,
-    "test_long_lists_are_cut_into_strips": NUMBA,
     "test_a_matrix_that_is_not_kept": NUMBA,
     "test_every_entry_is_written": NUMBA,
     "test_memory_that_cannot_be_had_is_an_error": NUMBA,
-    "test_losses_build_the_options_of_their_family": NUMBA,
     "test_learndcg_says_how_to_read_its_parameters": NUMBA,
     "test_every_loss_tells_its_kernel_settled_options": NUMBA,
     "test_curvatures_are_told_what_the_losses_tell": NUMBA,
@@ -61,7 +58,7 @@ CPU_MODULES = {"test_export.py"}
 
 
 # What PyTorch itself waits for forever in a forked child.
-THREADS = {"test_threads_change_nothing", "test_the_number_of_threads_changes_nothing"}
+THREADS = {"test_the_number_of_threads_changes_nothing"}
 
 
 def go_on_in_a_child() -> None:

@@ -6,7 +6,16 @@ from importlib import import_module
 import pytest
 import torch
 from made_lists import LAYOUTS_AND_TYPES, Lists
-from test_kernels_equal_plain import CASES, LIKELIHOODS, RELAXED_SORTING, assert_near, loss_of, takes_weights, truth_of
+from test_kernels_equal_plain import (
+    CASES,
+    LIKELIHOODS,
+    RELAXED_SORTING,
+    TOLERANCES,
+    assert_near,
+    loss_of,
+    takes_weights,
+    truth_of,
+)
 
 import rankgrad as rg
 from rankgrad.kernels import op
@@ -29,6 +38,13 @@ BATCHES = [
 ]
 # Scores near 1 in every run, each layout and each type; the interpreter is slow, so all else is in the long tests.
 EACH_BATCH = [BATCHES[0], *(pytest.param(batch, marks=pytest.mark.long) for batch in BATCHES[1:])]
+# Families whose kernels for GPUs are less precise in float32 than those for the CPU; see `TOLERANCES`.
+LESS_PRECISE = {
+    "approx": (1e-11, 2e-5, 1.0),
+    "neural_ndcg": (1e-11, 1e-5, 1.0),
+    "soft_ndcg": (1e-11, 1e-5, 1.0),
+    "smoothi": (1e-11, 1e-5, 1.0),
+}
 SMALL = {  # blocks, so that lists have several and the interpreter has little to do
     approx: {"ROWS": 16, "COLUMNS": 16, "TILE": 16},
     likelihood: {"TILE": 16, "WIDEST": 16, "ROWS": 16, "COLUMNS": 16},
@@ -48,6 +64,8 @@ def _interpreted(monkeypatch):
     for module, sizes in SMALL.items():
         for name, size in sizes.items():
             monkeypatch.setattr(module, name, size)
+    for family, tolerance in LESS_PRECISE.items():
+        monkeypatch.setitem(TOLERANCES, family, tolerance)
     for case in CASES:
         if case.startswith("neural"):
             monkeypatch.setitem(CASES, case, {"sinkhorn_rounds": 3, **CASES[case]})
@@ -85,6 +103,7 @@ def compare(case, lists, layout="flat", dtype=torch.float64, truth=truth_of, **o
 @every_case
 def test_interpreted_equals_plain(case, layout, dtype, batch):
     lengths, scale, labels, tied = batch
+    tied = tied and case not in RELAXED_SORTING  # which have an own test
     lists = Lists(lengths, scale, seed=len(case), labels=labels, tied=tied)
     lists.scores = lists.scores.float().double()
     compare(case, lists, layout, dtype)
