@@ -542,3 +542,10 @@ def test_groups_of_training_and_validation_are_different_queries(lists, quick):
         eval_set=(validation.features, validation.labels), eval_group=validation.lengths,
     )  # fmt: skip
     assert one.result_.folds == 2
+
+
+def test_a_search_is_not_resumed_on_other_lists_or_training_columns():
+    lists = rg.data.synthetic(8).train
+    ids, position = np.arange(len(lists)), {"position": np.zeros(len(lists.labels), np.float32)}
+    others = [replace(lists, list_ids=ids), replace(lists, list_ids=ids + 1), replace(lists, columns=position)]
+    assert len({stored_lists.content_hash(data) for data in (lists, *others)}) == 4

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from rankgrad.models.protocol import TrainedModel
 
 
-def together(*checks: Callable[[], object] | bool | None) -> None:
+def together(*checks: object) -> None:
     """Run all checks of the arguments of a command, then raise one error with one line per problem.
 
     Args:
-        checks: checks; a false value is no check.
+        checks: functions without arguments; any other value is no check.
     """
     if wrong := collected((check for check in checks if callable(check)), ValueError, TypeError, OSError, ImportError):
         raise BadValue(*wrong) from next(iter(wrong.values()))

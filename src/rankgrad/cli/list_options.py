@@ -64,12 +64,12 @@ class ListOptions:
         )
         return source.with_options_of(model)
 
-    def check(self, model: Path, *more: Callable[[], Any] | bool | None, data: bool = True) -> None:
+    def check(self, model: Path, *more: object, data: bool = True) -> None:
         """Check the options before anything is read; one error contains all problems.
 
         Args:
             model: folder of the model.
-            more: checks of other options of the command; a false value is no check.
+            more: checks of other options of the command; a value that is no function is no check.
             data: False if the command needs no lists.
         """
         from rankgrad.cli.argument_checks import check_device, together

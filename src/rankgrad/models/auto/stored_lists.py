@@ -166,14 +166,16 @@ def joined(first: Dataset, second: Dataset | None) -> Dataset:
 
 
 def content_hash(data: Dataset) -> str:
-    """Return a hash of the lists of a search: features, labels, lists and weights.
+    """Return a hash of the lists of a search: features, labels, lists, weights, list ids and training columns.
 
     Args:
         data: labelled lists.
     """
     digest = hashlib.blake2b(json.dumps(to_json(data.categories)).encode(), digest_size=16)
-    for name in _ARRAYS:
-        if (values := getattr(data, name)) is None:
+    # Earlier versions have neither list ids nor training columns, so without them the hash is the same.
+    known = {name: getattr(data, name) for name in (*_ARRAYS, "list_ids")} | dict(data.columns or {})
+    for name, values in known.items():
+        if values is None:
             continue
         digest.update(f"{name} {values.shape} {values.dtype}".encode())
         rows = max(1, _HASHED // max(1, values[:1].nbytes))
