@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from paths import ROOT
-from programs import run_here
+from programs import run_here, stdout_of
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 KINDS = {"python", "bash", "text", "py", "sh", "yaml", "toml", "json", "bibtex"}
@@ -73,7 +73,7 @@ def run_line(line):
     program, *words = shlex.split(line, comments=True)
     if program == "cat":  # cat FILE | rankgrad ... > FILE
         source, _, _, *words, _, target = words
-        Path(target).write_text(run_here(*words, given=Path(source).read_bytes()))
+        Path(target).write_text(stdout_of(*words, input=Path(source).read_bytes()))
         return target
     if program == "rankgrad":
         return run_here(*words)
