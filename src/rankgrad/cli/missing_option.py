@@ -14,7 +14,8 @@ FILLS = ("zero", "mean", "indicator")  # values of `--missing` that a neural ran
 NAN = "nan"  # value of `--missing` that keeps NaN
 _HELP = "Missing values: error, zero, mean, indicator, a number, or nan (keep NaN)."
 Missing = Annotated[str | None, typer.Option("--missing", help=_HELP)]
-TrainingMissing = Annotated[
+TrainingMissing = Annotated[str | None, typer.Option("--missing", help="Missing values: error, mean, nan, ...")]
+TuningMissing = Annotated[
     str | None, typer.Option("--missing", help=f"{_HELP} Default: nan for trees, otherwise error.", hidden=True)
 ]
 AutoMissing = Annotated[

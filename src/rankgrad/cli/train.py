@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from rankgrad.cli.argument_checks import is_first
 from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
+from rankgrad.cli.option_groups import AsJson, Fold
 from rankgrad.cli.setting_options import with_setting_options
 from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.cli.training_run import TrainingRun, kept_settings, print_saved, tested
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 HOLDOUT = 0.2
 
 
-@with_table_options
+@partial(with_table_options, shown=("label", "query"))
 @with_setting_options(
     Settings,
     epochs=f"{Settings.epochs}; trees: {TreeSpec.trees}",
@@ -37,17 +39,16 @@ def train(
     settings: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder for model and checkpoints.", show_default=False)],
     data: Annotated[str | None, typer.Option(help="Data set, folder, LETOR file or table.")] = None,
-    fold: Annotated[int | None, typer.Option(help="Fold number, for data sets with folds.")] = None,
-    data_root: Annotated[str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).")] = None,
+    fold: Fold = None,
+    data_root: Annotated[
+        str | None, typer.Option(help="Folder of data sets (default: $RANKGRAD_DATA).", hidden=True)
+    ] = None,
     holdout: Annotated[
-        float,
-        typer.Option(
-            help="Share of lists to hold out if there is no validation part (default: 0.2).", show_default=False
-        ),
+        float, typer.Option(help="Share of lists to hold out (default: 0.2).", show_default=False)
     ] = HOLDOUT,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
     cache: Annotated[str | None, typer.Option(help="Folder for memory-mapped copies of the data.", hidden=True)] = None,
     missing: TrainingMissing = None,
     sparse: Annotated[
@@ -55,9 +56,9 @@ def train(
     ] = False,
     others: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Setting of the chosen kind of ranker; repeatable.", metavar="name=value"),
+        typer.Option("--set", help="Other setting; repeatable.", metavar="name=value"),
     ] = None,
-    init_model: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
+    init_model: Annotated[Path | None, typer.Option(help="Model to start from.", hidden=True)] = None,
 ) -> None:
     """Train a ranker, save the best epoch, and evaluate the model on test lists.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankgrad.cli.missing_option import FILLS, TrainingMissing, training_missing
+from rankgrad.cli.missing_option import FILLS, TuningMissing, training_missing
 from rankgrad.cli.shared_options import described
 from rankgrad.cli.table_options import TableOptions, with_table_options
 from rankgrad.cli.training_run import print_saved, search_run, tested
@@ -45,7 +45,7 @@ def tune(
     seed: Annotated[int, described("Random seed of the search", "0")] = 0,
     jobs: Annotated[int | None, described("Processes", "one per core")] = None,
     device: Annotated[str, described("cpu or cuda", "cpu")] = "cpu",
-    missing: TrainingMissing = None,
+    missing: TuningMissing = None,
     overwrite: Annotated[bool, described("Replace the search in --out", "", None, "--overwrite")] = False,
     as_json: Annotated[bool, described("Print the result as JSON", "", None, "--json")] = False,
 ) -> None:

@@ -46,7 +46,7 @@ class Settings(Schema):
     )
     loss: Part = setting("lambdaloss", "loss, see `rankgrad list losses`", reads=AS_LOSS, writes=LOSS_TEXT, shown=True)
     preprocess: str = setting(
-        "standardise", "steps, such as log1p, quantile, clip=10, standardise_per_query or none", shown=True,
+        "standardise", "steps, such as log1p or none", shown=True,
         reads="rankgrad.data.preprocessing:Preprocessing.parse",
         search=["standardise", "log1p,standardise", "quantile"],
     )
@@ -84,7 +84,7 @@ class Settings(Schema):
         least=1, on_resume=True, shown=True,
     )
     seed: int = setting(0, "random seed", least=0, shown=True)
-    device: str = setting("auto", "auto, cpu or cuda", reads=check_device, on_resume=True, shown=True)
+    device: str = setting("auto", "auto, cpu or cuda", reads=check_device, on_resume=True)
     precision: str = setting("fp32", "precision of the training: fp32, bf16 or fp16", choices=tuple(PRECISIONS))
     data_on: str = setting(
         "auto", "location of the lists during training: auto, device or stream (read from a memory map)",
