@@ -303,6 +303,16 @@ def test_training_columns_are_with_their_documents(tmp_path):
     assert padded.columns["position"][~padded.mask].tolist() == [0.0] * 2
     assert replace(data, columns=None)[0].columns is None
     assert dict(collate([replace(data, columns=None)[0]]).columns) == {}
+    with pytest.raises(
+        ValueError, match="columns must differ from the columns label, qid, docid, weight, list_id; got 'lab"
+    ):
+        write_parquet(replace(data, columns={"label": data.labels}), tmp_path / "t.parquet")
+    for columns, must in (
+        (pd.DataFrame({"a": data.labels}), "map names"),
+        ({1: data.labels}, "have names that are text"),
+    ):
+        with pytest.raises(TypeError, match=f"columns must {must}"):
+            from_arrays(data.features, data.labels, qid=data.row_qids, training_columns=columns)
     with pytest.raises(ValueError, match="lists must all have the same columns"):
         collate([data[0], replace(data, columns=None)[0]])
     old = {name: value for name, value in vars(data).items() if name not in ("columns", "list_ids", "roles")}

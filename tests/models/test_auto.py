@@ -548,4 +548,8 @@ def test_a_search_is_not_resumed_on_other_lists_or_training_columns():
     lists = rg.data.synthetic(8).train
     ids, position = np.arange(len(lists)), {"position": np.zeros(len(lists.labels), np.float32)}
     others = [replace(lists, list_ids=ids), replace(lists, list_ids=ids + 1), replace(lists, columns=position)]
-    assert len({stored_lists.content_hash(data) for data in (lists, *others)}) == 4
+    named = [
+        replace(lists, columns={"labels": labels}, labels=lists.labels + more)
+        for labels, more in ((lists.labels, 0), (lists.labels, 1))
+    ]  # a training column may have the name of another array
+    assert len({stored_lists.content_hash(data) for data in (lists, *others, *named)}) == 6
