@@ -542,6 +542,11 @@ def test_groups_of_training_and_validation_are_different_queries(lists, quick):
         eval_set=(validation.features, validation.labels), eval_group=validation.lengths,
     )  # fmt: skip
     assert one.result_.folds == 2
+    ids = {"eval_qid": np.zeros(12, int), "eval_list_id": np.repeat([1, 2], 6)}  # two lists of one query, never split
+    both = rg.AutoRanker(trials=1, folds=3).fit(
+        train.features[:6], [0, 1] * 3, group=[6], eval_set=(train.features[:12], [0, 1] * 6), **ids
+    )
+    assert both.result_.folds == 2
 
 
 def test_a_search_is_not_resumed_on_other_lists_or_training_columns():
