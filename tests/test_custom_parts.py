@@ -302,6 +302,7 @@ class Unknown(Rows):
         (lambda features: features, "model must return an nn.Module; got int from .*lambda>"),
         (lambda: nn.Linear(10, 1), r"model must be a spec .*, an nn.Module, or a function of .*; got .*lambda>\(\)"),
         (4, "model must be a spec such as .*; got int"),
+        (("mlp", {}), "model must be a spec such as .*; got tuple"),
         ("own:a.B", "model must be given as an object again; got 'own:a.B', which is only a description"),
     ],
 )  # fmt: skip

@@ -268,7 +268,11 @@ def test_the_value_of_a_query_is_the_mean_over_its_lists():
     assert "mean over its lists" in found.about
     compared = compare(scores, data.features[:, 0], data, "nDCG@10")
     assert compared.metrics[0].queries == compared.lists == 12  # the tests count queries
-    assert {each.query for each in compared.queries} <= {*data.list_names}
+    other = evaluate_lists(data.features[:, 0], data, "nDCG@10", by_query=False)
+    apart = np.nan_to_num(np.abs(each.values["nDCG@10"] - other.values["nDCG@10"]))
+    shown = compared.queries[0]  # a list, with its own values
+    assert shown.query == data.list_names[np.argmax(apart)]
+    assert abs(shown.a - shown.b) == pytest.approx(apart.max())
 
 
 def test_training_columns_are_with_their_documents(tmp_path):
@@ -299,6 +303,16 @@ def test_training_columns_are_with_their_documents(tmp_path):
     assert padded.columns["position"][~padded.mask].tolist() == [0.0] * 2
     assert replace(data, columns=None)[0].columns is None
     assert dict(collate([replace(data, columns=None)[0]]).columns) == {}
+    with pytest.raises(
+        ValueError, match="columns must differ from the columns label, qid, docid, weight, list_id; got 'lab"
+    ):
+        write_parquet(replace(data, columns={"label": data.labels}), tmp_path / "t.parquet")
+    for columns, must in (
+        (pd.DataFrame({"a": data.labels}), "map names"),
+        ({1: data.labels}, "have names that are text"),
+    ):
+        with pytest.raises(TypeError, match=f"columns must {must}"):
+            from_arrays(data.features, data.labels, qid=data.row_qids, training_columns=columns)
     with pytest.raises(ValueError, match="lists must all have the same columns"):
         collate([data[0], replace(data, columns=None)[0]])
     old = {name: value for name, value in vars(data).items() if name not in ("columns", "list_ids", "roles")}

@@ -542,10 +542,19 @@ def test_groups_of_training_and_validation_are_different_queries(lists, quick):
         eval_set=(validation.features, validation.labels), eval_group=validation.lengths,
     )  # fmt: skip
     assert one.result_.folds == 2
+    ids = {"eval_qid": np.zeros(12, int), "eval_list_id": np.repeat([1, 2], 6)}  # two lists of one query, never split
+    both = rg.AutoRanker(trials=1, folds=3).fit(
+        train.features[:6], [0, 1] * 3, group=[6], eval_set=(train.features[:12], [0, 1] * 6), **ids
+    )
+    assert both.result_.folds == 2
 
 
 def test_a_search_is_not_resumed_on_other_lists_or_training_columns():
     lists = rg.data.synthetic(8).train
     ids, position = np.arange(len(lists)), {"position": np.zeros(len(lists.labels), np.float32)}
     others = [replace(lists, list_ids=ids), replace(lists, list_ids=ids + 1), replace(lists, columns=position)]
-    assert len({stored_lists.content_hash(data) for data in (lists, *others)}) == 4
+    named = [
+        replace(lists, columns={"labels": labels}, labels=lists.labels + more)
+        for labels, more in ((lists.labels, 0), (lists.labels, 1))
+    ]  # a training column may have the name of another array
+    assert len({stored_lists.content_hash(data) for data in (lists, *others, *named)}) == 6

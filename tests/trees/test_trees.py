@@ -74,6 +74,7 @@ def test_a_loss_with_parameters_is_not_changed_by_a_fit():
         ("lightgbm", {"loss": "learndcg", "loss_lr": -1}, "loss_lr must be None or a number above 0"),
         ("lightgbm", {"loss": "softmax", "loss_lr": 0.1}, "loss_lr must be None for a loss without parameters"),
         ("lightgbm", {"max_iter": 5}, "max_iter must be given as trees"),
+        ("lightgbm", {"params": {"max_bin": 9}}, "parameter must be a parameter of lightgbm; got 'params'"),
         (
             "xgboost",
             {"max_dept": 3},

@@ -82,6 +82,8 @@ class Dataset:
         for name, what in (("docids", "id"), ("best", "score"), ("weights", "weight"), ("rows", "row number")):
             self._check_values(name, what, getattr(self, name))
         for name, values in (self.columns or {}).items():
+            if not isinstance(name, str):
+                bad_type("columns", "have names that are text", repr(name))
             self._check_values(f"column {name!r}", "number", values)
         if self.feature_names is not None and len(self.feature_names) != self.features.shape[1]:
             bad_value("feature_names", f"have {self.features.shape[1]} names, one per feature", len(self.feature_names))

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankgrad.data.dataset import Dataset
 from rankgrad.errors import bad_value
@@ -76,11 +75,6 @@ def evaluate_lists(
     values = {name: values[name] for name in chosen}
     result = summarise(values, used, bootstrap, seed, confidence, queries=queries, missing=missing)
     return replace(result, about=AS_TREC_EVAL if known else "")
-
-
-def first_list_of_each_query(data: Dataset) -> NDArray[np.int64]:
-    """Return the index of the first list of each query, in the order of the values of `evaluate_lists`."""
-    return np.arange(len(data)) if data.list_ids is None else np.unique(data.first_lists)
 
 
 def _of_queries(found: Evaluation, data: Dataset, metrics: dict[str, Any], **options: Any) -> Evaluation:

@@ -99,6 +99,8 @@ def row_columns(given: Mapping[str, ArrayLike] | None, rows: int) -> dict[str, N
         given: values of the rows, by name of the column; None for no columns.
         rows: number of rows.
     """
+    if given is not None and not isinstance(given, Mapping):
+        bad_type("training_columns", "map names of columns to values of rows", type(given).__name__)
     found = {}
     for name, values in (given or {}).items():
         found[name] = _labels(np.asarray(values), f"training column {name!r}", -np.inf)

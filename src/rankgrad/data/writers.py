@@ -93,6 +93,8 @@ def write_parquet(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     _check_rows(dataset, "Parquet")
     given = {role.name: (role, values) for role in ROLES if (values := getattr(dataset, role.values)) is not None}
     found: dict[str, Any] = {name: np.asarray(values, np.float32) for name, values in (dataset.columns or {}).items()}
+    if taken := [name for name in found if name in given]:
+        bad_value("columns", f"differ from the columns {', '.join(given)}", repr(taken[0]))
     for name, (role, values) in given.items():
         read = query_ids if role.of_lists else document_ids
         found[name] = np.asarray(values, np.float32) if role.numbers else read(values, f"{role.title} ids")

@@ -111,7 +111,7 @@ class AutoRanker(RowRanker):
             data = replace(data, weights=row_weights(sample_weight, rows))
         more = self._validation(eval_set, eval_qid, eval_group, eval_list_id)
         if more is not None and (group is not None or eval_group is not None):  # such lists have no query ids
-            more = replace(more, qids=np.array([f"eval_set {number}" for number in range(len(more))]))
+            more = replace(more, qids=np.array([f"eval_set {number}" for number in more.first_lists]))
         data = joined(data, more)
         with self._place() as folder, self._runner() as runner:
             self._take(run_search(data, settings, final, folder, runner, begun=begun, told=self._told))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankgrad.data import Dataset, from_arrays
-from rankgrad.data.evaluation import evaluate_lists, first_list_of_each_query
+from rankgrad.data.evaluation import evaluate_lists
 from rankgrad.errors import bad_value
 from rankgrad.experiments import statistics
 from rankgrad.metrics import parse_metric
@@ -64,7 +64,7 @@ class Comparison(ResultTable):
     """Comparison of two rankers: differences in all metrics, and queries that differ most in the first metric."""
 
     metrics: tuple[Difference, ...]  # difference in each metric
-    queries: tuple[ComparedQuery, ...]  # queries with the largest difference, the largest first
+    queries: tuple[ComparedQuery, ...]  # queries, or their lists, with the largest difference, the largest first
     lists: int  # number of lists, including those that a metric skips
     confidence: float  # confidence of the intervals
     about: str = ""  # notes on unusual metrics and on rough intervals; usually empty
@@ -203,23 +203,25 @@ def compare(
             )
         )
     first = found[0].metric
-    apart = np.nan_to_num(np.abs(ours.values[first] - theirs.values[first]))
+    each = [ours.values[first], theirs.values[first]]
+    if data.list_ids is not None:  # a ranking is shown next to its own value, not that of its query
+        each = [evaluate_lists(s, data, metrics, bootstrap=0, by_query=False).values[first] for s in (a, b)]
+    apart = np.nan_to_num(np.abs(each[0] - each[1]))
     chosen = [int(place) for place in np.argsort(-apart, kind="stable")[:most] if apart[place] > 0]
-    lists = first_list_of_each_query(data).tolist()
     queries = [
         ComparedQuery(
-            query=data.list_names[lists[place]],
-            a=float(ours.values[first][place]),
-            b=float(theirs.values[first][place]),
-            documents=int(data.lengths[lists[place]]),
-            list_a=top_documents(a, b, data, lists[place], depth),
-            list_b=top_documents(b, a, data, lists[place], depth),
+            query=data.list_names[place],
+            a=float(each[0][place]),
+            b=float(each[1][place]),
+            documents=int(data.lengths[place]),
+            list_a=top_documents(a, b, data, place, depth),
+            list_b=top_documents(b, a, data, place, depth),
         )
         for place in chosen
     ]
     rough = note_about(row.queries for row in found if row.interval[0] < row.interval[1])
     about = "; ".join(filter(None, (ours.about, rough)))
-    return Comparison(tuple(found), tuple(queries), len(lists), confidence, about)
+    return Comparison(tuple(found), tuple(queries), len(ours.values[first]), confidence, about)
 
 
 def p_value(p: float) -> str:

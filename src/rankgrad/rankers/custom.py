@@ -108,9 +108,9 @@ def as_ranker(model: Any, features: int) -> Scorer:
         >>> ranker(torch.ones(5, 3), torch.tensor([0, 2, 5])).shape, ranker.config["description"]
         (torch.Size([5]), 'torch.nn.modules.linear.Linear')
     """
-    model = check_ranker(model)
-    if isinstance(model, tuple):
-        return build(model[0], features=features, **model[1])
+    made = model if isinstance(model, tuple) else check_ranker(model)  # a tuple is a spec that is checked
+    if isinstance(made, tuple):
+        return build(made[0], features=features, **made[1])
     if isinstance(model, nn.Module):
         network = own_copy("model", model)
     else:
@@ -134,8 +134,6 @@ def check_ranker(model: Any) -> Any:
     Args:
         model: a spec, a network or a function; see `as_ranker`. Of a spec, name and options are returned.
     """
-    if isinstance(model, tuple):  # name and options of a spec that is checked
-        return model
     if isinstance(model, str):
         only_described("model", model)
         return parse_ranker(model)

@@ -54,7 +54,7 @@ def checked_trees(arguments: Mapping[str, Any]) -> Checked:
     given.pop("categorical", None)
     if given["threads"] is None:
         given["threads"] = torch.get_num_threads()
-    params = {name: given.pop(name) for name in tuple(given) if name not in TreeSpec.names()}
+    params = {name: given.pop(name) for name in tuple(given) if name == "params" or name not in TreeSpec.names()}
     for name in params:
         if name in _OTHER_NAMES:
             bad_value(name, f"be given as {_OTHER_NAMES[name]}", f"{name}={params[name]!r}")

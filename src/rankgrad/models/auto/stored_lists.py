@@ -173,8 +173,8 @@ def content_hash(data: Dataset) -> str:
     """
     digest = hashlib.blake2b(json.dumps(to_json(data.categories)).encode(), digest_size=16)
     # Earlier versions have neither list ids nor training columns, so without them the hash is the same.
-    known = {name: getattr(data, name) for name in (*_ARRAYS, "list_ids")} | dict(data.columns or {})
-    for name, values in known.items():
+    known = [(name, getattr(data, name)) for name in (*_ARRAYS, "list_ids")]
+    for name, values in [*known, *(data.columns or {}).items()]:
         if values is None:
             continue
         digest.update(f"{name} {values.shape} {values.dtype}".encode())
