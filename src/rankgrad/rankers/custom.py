@@ -100,7 +100,8 @@ def as_ranker(model: Any, features: int) -> Scorer:
     lists. `(features, offsets)` means flat lists. `(features)` means that each document is scored separately.
 
     Args:
-        model: a spec, an `nn.Module`, or a function or class that is called with the number of features.
+        model: a spec, an `nn.Module`, or a function or class that is called with the number of features; or the result
+            of `check_ranker`.
         features: f, the number of features.
 
     Example:
@@ -108,7 +109,8 @@ def as_ranker(model: Any, features: int) -> Scorer:
         >>> ranker(torch.ones(5, 3), torch.tensor([0, 2, 5])).shape, ranker.config["description"]
         (torch.Size([5]), 'torch.nn.modules.linear.Linear')
     """
-    model = check_ranker(model)
+    if not isinstance(model, tuple):
+        model = check_ranker(model)
     if isinstance(model, tuple):
         return build(model[0], features=features, **model[1])
     if isinstance(model, nn.Module):
@@ -134,8 +136,6 @@ def check_ranker(model: Any) -> Any:
     Args:
         model: a spec, a network or a function; see `as_ranker`. Of a spec, name and options are returned.
     """
-    if isinstance(model, tuple):  # name and options of a spec that is checked
-        return model
     if isinstance(model, str):
         only_described("model", model)
         return parse_ranker(model)
