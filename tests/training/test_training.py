@@ -64,6 +64,61 @@ def test_a_seed_decides_everything_and_the_caller_keeps_its_random_numbers():
     assert not same(weights_of(first), weights_of(run(model="mlp:widths=16,dropout=0.3", list_size=5, seed=1)))
 
 
+def test_checked_settings_are_trained_twice_alike():
+    checked = Settings.checked({**QUICK, "loss": "learndcg", "loss_lr": 0.1})
+    first, second = (train(checked, LISTS.train) for _ in range(2))
+    assert first.metrics == second.metrics
+    assert same(weights_of(first), weights_of(second))
+
+
+@pytest.mark.parametrize("preprocess", ["none", "log1p,standardise", "standardise_per_query", "quantile"])
+def test_a_stream_gives_what_the_device_gives(preprocess):
+    models = [run(preprocess=preprocess, list_size=7, data_on=place) for place in ("device", "stream")]
+    assert same(*map(weights_of, models))
+    assert [row["nDCG@10"] for row in models[0].history] == [row["nDCG@10"] for row in models[1].history]
+
+
+@pytest.mark.parametrize("options", [{"preprocess": "quantile", "list_size": 7}, {"model": "context_aware:width=8"}])
+def test_a_mapped_stream_with_held_out_lists_trains_as_copies_do(tmp_path, options):
+    whole = Splits(LISTS.train, None, None)
+    write_cache(LISTS.train, tmp_path / "cache")
+    mapped = replace(whole, train=replace(open_cache(tmp_path / "cache"), name=LISTS.train.name))
+    settings = Settings(**{**QUICK, "model": "linear", **options, "data_on": "stream", "epochs": 1})
+    copied, read = (hold_out(splits, 0.3, seed=1) for splits in (whole, mapped))
+    expected = train(settings, copied.train, copied.validation, out=tmp_path / "run")
+    found = train(settings, read.train, read.validation)
+    assert not any("features" in vars(part) for part in (read.train, read.validation))  # they would be a copy
+    assert same(weights_of(found), weights_of(expected))
+    assert [row["nDCG@10"] for row in found.history] == [row["nDCG@10"] for row in expected.history]
+    longer = replace(settings, epochs=2)
+    resumed = train(longer, read.train, read.validation, out=tmp_path / "run", resume=True)  # of the copied lists
+    assert same(weights_of(resumed), weights_of(train(longer, copied.train, copied.validation)))
+
+
+@pytest.mark.long
+def test_memory_of_a_stream_does_not_grow_with_the_cache(tmp_path):
+    peaks = []
+    for lists in (500, 8_000):
+        documents = 100 * lists
+        with writing_cache(tmp_path / f"{lists}") as writer:
+            arrays = {"labels": np.arange(documents, dtype=np.float32) % 5, "qids": np.arange(lists)}
+            arrays["offsets"] = np.arange(0, documents + 1, 100)
+            writer.new("features", (documents, 136), np.float32)[:] = arrays["labels"][:, None]
+            for name, values in arrays.items():
+                writer.new(name, values.shape, values.dtype)[:] = values
+            writer.finish("made", {}, [], ReadSummary(("made",), 0, 0, documents, lists, 136, 0, 0, 0, 0))
+        words = ["train", "--data", tmp_path / f"{lists}", "--data-on", "stream", "--epochs", 1, "--out"]
+        going, peak = program(*words, tmp_path / f"run{lists}"), 0
+        while going.poll() is None:
+            if found := re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{going.pid}/status").read_text()):
+                peak = max(peak, 1024 * int(found[1]))
+            time.sleep(0.01)
+        assert going.returncode == 0, going.communicate()
+        peaks.append(peak)
+    size = (tmp_path / "8000" / "features.npy").stat().st_size
+    assert peaks[1] - peaks[0] < size / 3  # labels, weights of batches and indices; a copy is `size`
+
+
 def test_a_stream_raises_what_goes_wrong_in_its_thread():
     class Broken(Preprocessing):
         def transform(self, *arguments):
