@@ -1,5 +1,6 @@
 """Killed at any moment, nothing is lost; many processes do what one does."""
 
+import dataclasses
 import json
 import random
 import signal
@@ -18,6 +19,7 @@ from programs import program
 from rankgrad import Ranker
 from rankgrad.atomic_files import read_tensors
 from rankgrad.data import load
+from rankgrad.models.registry import kind_named
 from rankgrad.training import Settings, train
 
 SCRIPT = TESTS / "training_script.py"
@@ -152,6 +154,23 @@ def test_other_settings_or_data_are_not_resumed(tmp_path):
         train(Settings(model="linear", epochs=1, device="cpu", lr=0.1), lists.train, out=tmp_path, resume=True)
     with pytest.raises(ValueError, match="data must equal the data of the run"):
         train(settings, lists.test, out=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("front", ["neural", "lightgbm"])
+def test_a_run_with_other_training_columns_is_not_resumed(tmp_path, front):
+    kind = kind_named(front)
+
+    def fit(epochs, **columns):
+        data = dataclasses.replace(load("synthetic:lists=57,features=10").train, columns=columns or None)
+        settings = {"model": "linear" if front == "neural" else front, "loss": "softmax", kind.length: epochs}
+        return kind.fit(settings, data, out=tmp_path, resume=True, progress=False)
+
+    place = np.arange(len(load("synthetic:lists=57,features=10").train.labels), dtype=np.float32)
+    fit(1, place=place)
+    for other in ({"place": place[::-1]}, {"rank": place}, {}):
+        with pytest.raises(ValueError, match="data must equal the data of the run"):
+            fit(2, **other)
+    assert len(fit(2, place=place).history) == 2
 
 
 def test_a_fit_with_other_weights_is_not_resumed(tmp_path):

@@ -64,6 +64,13 @@ def test_a_seed_decides_everything_and_the_caller_keeps_its_random_numbers():
     assert not same(weights_of(first), weights_of(run(model="mlp:widths=16,dropout=0.3", list_size=5, seed=1)))
 
 
+def test_checked_settings_are_trained_twice_alike():
+    checked = Settings.checked({**QUICK, "loss": "learndcg", "loss_lr": 0.1})
+    first, second = (train(checked, LISTS.train) for _ in range(2))
+    assert first.metrics == second.metrics
+    assert same(weights_of(first), weights_of(second))
+
+
 @pytest.mark.parametrize("preprocess", ["none", "log1p,standardise", "standardise_per_query", "quantile"])
 def test_a_stream_gives_what_the_device_gives(preprocess):
     models = [run(preprocess=preprocess, list_size=7, data_on=place) for place in ("device", "stream")]
@@ -267,6 +274,8 @@ def test_everything_wrong_is_said_at_once():
     for near in ("'mlp'", "'lambdaloss'", "'standardise'", "'adam'", "'cosine'", "'nDCG'"):
         assert any(near in line for line in lines), near
     assert "epochs must be at least 1; got 0" in lines
+    with pytest.raises(SettingsError, match=r"model must be a spec such as .*; got tuple"):
+        Settings(model=("mlp", {})).check()
     with pytest.raises(ValueError, match="'batch_size'"):
         Settings.of({"batchsize": 3})
 

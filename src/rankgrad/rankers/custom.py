@@ -100,7 +100,8 @@ def as_ranker(model: Any, features: int) -> Scorer:
     lists. `(features, offsets)` means flat lists. `(features)` means that each document is scored separately.
 
     Args:
-        model: a spec, an `nn.Module`, or a function or class that is called with the number of features.
+        model: a spec, an `nn.Module`, or a function or class that is called with the number of features; or the result
+            of `check_ranker`.
         features: f, the number of features.
 
     Example:
@@ -108,9 +109,10 @@ def as_ranker(model: Any, features: int) -> Scorer:
         >>> ranker(torch.ones(5, 3), torch.tensor([0, 2, 5])).shape, ranker.config["description"]
         (torch.Size([5]), 'torch.nn.modules.linear.Linear')
     """
-    made = model if isinstance(model, tuple) else check_ranker(model)  # a tuple is a spec that is checked
-    if isinstance(made, tuple):
-        return build(made[0], features=features, **made[1])
+    if not isinstance(model, tuple):
+        model = check_ranker(model)
+    if isinstance(model, tuple):
+        return build(model[0], features=features, **model[1])
     if isinstance(model, nn.Module):
         network = own_copy("model", model)
     else:

@@ -32,7 +32,8 @@ def data_fingerprint(data: Dataset) -> dict[str, Any]:
     """Return the sizes and a checksum of the data set of a run.
 
     These values show if a run is resumed with a different data set. The checksum includes all offsets and labels, but
-    only a sample of the features. For a text data set, the result also contains a hash of the texts.
+    only a sample of the features. The result also contains a checksum of training columns, and a hash of texts, if the
+    data set has them.
     """
     documents = len(data.labels)
     rows = np.unique(np.linspace(0, max(documents - 1, 0), 1000).astype(np.int64))[: documents or None]
@@ -41,6 +42,10 @@ def data_fingerprint(data: Dataset) -> dict[str, Any]:
     for array in (data.labels, sample):
         content = zlib.crc32(np.ascontiguousarray(array).tobytes(), content)
     sizes = {"lists": len(data), "documents": documents, "features": data.matrix.shape[1], "content": content}
+    columns = 0
+    for name, values in sorted((data.columns or {}).items()):
+        columns = zlib.crc32(np.ascontiguousarray(values).tobytes(), zlib.crc32(name.encode(), columns))
+    sizes |= {"columns": columns} if data.columns else {}
     return sizes if data.texts is None else {**sizes, "texts": data.texts.content_hash}
 
 

@@ -70,7 +70,7 @@ def declaration(declared: "Field[Any]") -> Declaration:
 
 @dataclass(frozen=True)
 class Checked:
-    """Settings that are checked, for one training."""
+    """Settings that are checked."""
 
     settings: Any
     parts: dict[str, Any]  # values of the settings by name: of a spec, what the spec means, such as a loss

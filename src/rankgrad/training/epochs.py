@@ -1,5 +1,6 @@
 """Base class of the trainings of networks and text rankers: epochs, learning rates, and a checkpoint."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ class EpochTraining(Trainable):
     ) -> None:
         self.settings, self.parts = settings, parts = checked.settings, checked.parts
         self.data, self.processes, self.settings_json = data, processes, settings.to_json()
-        self.loss, self.judge = parts["loss"], parts["metric"]
+        self.loss, self.judge = copy.deepcopy(parts["loss"]), parts["metric"]  # checked settings may be trained again
         self.metric, self.higher_is_better = self.settings_json["metric"], self.judge.higher_is_better
         self.weights = checked_weights(data.weights if weights is None else weights, data, self.loss)
         self.validation = check_lists(data, validation, str(self.loss), self.loss.traits, self.judge, self.weights)
