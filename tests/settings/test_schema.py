@@ -97,7 +97,7 @@ def test_the_keywords_of_an_estimator_are_the_declared_settings(estimator, schem
 @pytest.mark.parametrize(
     ("command", "schema", "renamed", "others"),
     [
-        ("train", Settings, {}, {"missing": "Default: nan for trees, otherwise error."}),
+        ("train", Settings, {}, {"missing": "Missing values: error, mean, nan, ..."}),
         ("text train", TextSettings, {}, {"encoder": "Folder or Hugging Face name of the encoder."}),
         (
             "text distil",
