@@ -199,9 +199,12 @@ class DataSource:
         return own if kept.columns is None else own._with_columns(kept.columns)
 
     def _with_columns(self, kept: Columns) -> "DataSource":
-        from rankgrad.data.tables.files import open_table
+        from rankgrad.data.folder_layouts import find_files
+        from rankgrad.data.tables.files import format_of, open_table
 
-        if self.is_single and not self.is_table:
+        files = find_files(Path(self.data), fold=self.fold)
+        texts_or_caches = files is not None and not any(map(format_of, files.train))
+        if texts_or_caches or (self.is_single and not self.is_table):
             return self
         own = self.columns or Columns()
         given = {role.name: name for role in ROLES if (name := getattr(own, role.name)) is not None}
