@@ -50,6 +50,7 @@ def test_categories_from_every_format(model, tmp_path):
         found[name] = scores(out, tmp_path / name)
         np.testing.assert_array_equal(found[name], found["t.csv"])
         np.testing.assert_array_equal(scores(out, tmp_path / "t.csv"), found["t.csv"])
+        assert len(rankgrad("predict", out, tmp_path / name, "--format", "csv").splitlines()) == len(FRAME) + 1
     few = FRAME[FRAME["shop"] != "ant"]  # a file with fewer categories has the categories of the model
     few.to_csv(tmp_path / "few.csv", index=False)
     np.testing.assert_allclose(

@@ -489,6 +489,8 @@ def test_a_folder_of_caches(trained, tmp_path):
     assert (len(found.train), len(found.validation), len(found.test)) == (12, 4, 4)
     assert found.train.feature_names == found.test.feature_names == whole.feature_names
     assert found.test.docids.tolist() == whole.take(slice(16, None)).docids.tolist()
+    from_table = rankgrad("evaluate", trained.model, "--data", tmp_path / "set", "--json")  # its columns are not needed
+    assert json.loads(from_table)["lists"] == 4
     (tmp_path / "set" / "test" / "labels.npy").unlink()
     with pytest.raises(ValueError, match=r"labels.npy is missing"):
         rankgrad("train", "--data", tmp_path / "set", *options, "--overwrite")

@@ -6,7 +6,7 @@ The data is a data set, a folder, a LETOR file, a table or a cache.
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from fnmatch import filter as filter_names
@@ -167,11 +167,11 @@ class DataSource:
         options["categories"] = categories_by_name(model)
         return read_columns(self.data, self.columns or Columns(), **options)
 
-    def id_columns(self, features: "Sequence[str] | None") -> dict[str, str]:
+    def id_columns(self, model: "TrainedModel") -> dict[str, str]:
         """Return the names of the columns of ids, by role; the input may have no names.
 
         Args:
-            features: names of the features of the model; None if they are unknown.
+            model: model that scores the rows.
         """
         from rankgrad.data.tables.columns import choose
         from rankgrad.data.tables.files import open_table
@@ -179,8 +179,9 @@ class DataSource:
         if not self.is_table:
             return {}
         table = open_table(self.data, self.format)
-        options: dict[str, Any] = {"partitions": table.partitions, "typed": table.typed}
-        return dict(choose(self.columns or Columns(), table.numeric, labelled=False, model=features, **options).by_role)
+        options: dict[str, Any] = {"partitions": table.partitions, "model": model.feature_names}
+        options["typed"] = [*table.typed, *(categories_by_name(model) or ())]
+        return dict(choose(self.columns or Columns(), table.numeric, labelled=False, **options).by_role)
 
     def with_options_of(self, folder: Path) -> "DataSource":
         """Return the data source, with missing options replaced by the recorded options of a model's training.
@@ -199,9 +200,12 @@ class DataSource:
         return own if kept.columns is None else own._with_columns(kept.columns)
 
     def _with_columns(self, kept: Columns) -> "DataSource":
-        from rankgrad.data.tables.files import open_table
+        from rankgrad.data.folder_layouts import find_files
+        from rankgrad.data.tables.files import format_of, open_table
 
-        if self.is_single and not self.is_table:
+        files = find_files(Path(self.data), fold=self.fold)
+        texts_or_caches = files is not None and not any(map(format_of, files.train))
+        if texts_or_caches or (self.is_single and not self.is_table):
             return self
         own = self.columns or Columns()
         given = {role.name: name for role in ROLES if (name := getattr(own, role.name)) is not None}

@@ -121,7 +121,7 @@ def predict(
     with _from_standard_input(source) as source, telling():
         source = source.with_options_of(model)
         source.check()
-        ids = {} if kind in ("scores", "trec") else source.id_columns(scorer.feature_names)
+        ids = {} if kind in ("scores", "trec") else source.id_columns(scorer)
         with writing_scores(kind, out, tag, ids, top) as writer:
             for part in _lists(scorer, source, kind != "scores"):
                 scores = scorer.score_lists(with_categories_of(scorer, part))
