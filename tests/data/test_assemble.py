@@ -233,6 +233,9 @@ def test_an_estimator_keeps_a_query_whole():
     alone = {name: ranker.model_.score_lists(data.take([place])) for place, name in enumerate(data.list_names)}
     wanted = np.concatenate([alone[name] for name in data.list_names])[order]
     np.testing.assert_allclose(ranker.predict(X, **lists), wanted, rtol=1e-4, atol=1e-6)
+    (mean,) = ranker.model_.evaluate(data, ["nDCG@10"]).means.values()
+    assert ranker.score(X, y, **lists) == pytest.approx(mean)
+    assert ranker.score(X, y, **lists, sample_weight=np.ones(len(y))) == pytest.approx(mean)
     with pytest.raises(ValueError, match="qid must be given with list_id"):
         ranker.predict(X, list_id=lists["list_id"])
 

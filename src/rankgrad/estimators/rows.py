@@ -154,11 +154,14 @@ class RowRanker(BaseEstimator):
         data, rows = self._lists(X, y, qid, group, list_id, reset=False)
         scores = self.model_.score(data.features, data.offsets)
         values = ndcg(scores, data.labels, offsets=data.offsets, k=10, reduction="none").cpu().numpy()
-        if sample_weight is None:
+        if sample_weight is None and data.list_ids is None:
             return float(values.mean())
-        owner = np.repeat(np.arange(len(data)), data.lengths)
-        sums = np.bincount(owner, row_weights(sample_weight, rows), minlength=len(data))
-        return float(np.average(values, weights=sums / np.maximum(data.lengths, 1)))
+        shares = 1.0 / np.bincount(data.first_lists)[data.first_lists]  # all lists of a query together have the share 1
+        if sample_weight is not None:
+            owner = np.repeat(np.arange(len(data)), data.lengths)
+            sums = np.bincount(owner, row_weights(sample_weight, rows), minlength=len(data))
+            shares *= sums / np.maximum(data.lengths, 1)
+        return float(np.average(values, weights=shares))
 
     def _keep(self, folder: Path) -> None:
         """Write `estimator.json`, which contains the values of the estimator that the model does not have."""
