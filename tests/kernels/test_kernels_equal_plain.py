@@ -338,10 +338,14 @@ def test_a_score_that_is_no_number_spoils_its_own_list_only(case, spoiler):
 
 @every_case
 def test_without_gradient_the_values_are_the_same(case):
-    lists = Lists((7, 65, 0, 1), seed=11)
-    with rg.backend("fused"):
-        values = loss_of(case)(lists.scores, lists.labels, offsets=lists.offsets, reduction="none")
-    torch.testing.assert_close(values, lists.outcome(loss_of(case), "fused")[0].detach(), rtol=0, atol=0)
+    """Also wherever the arrays of a call are in memory."""
+    lists, held = Lists((7, 65, 0, 1), seed=11), []
+    expected = lists.outcome(loss_of(case), "fused")[0].detach()
+    for size in range(8):
+        held.append(torch.empty(100 * size + 1))
+        with rg.backend("fused"):
+            values = loss_of(case)(lists.scores, lists.labels, offsets=lists.offsets, reduction="none")
+        torch.testing.assert_close(values, expected, rtol=0, atol=0)
 
 
 COMPILED = [
