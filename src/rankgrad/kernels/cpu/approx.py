@@ -71,20 +71,28 @@ def _numbers(params: list[float], form: ParamForm) -> tuple[list[float], list[fl
 
 
 def _work(flat: FlatLists) -> tuple[NDArray[Any], ...]:
-    """Allocate the work arrays of the CPU kernels of the Approx losses, with one entry per document or per list."""
+    """Allocate the work arrays of the CPU kernels of the Approx losses, with one entry per document or per list.
+
+    The arrays of numbers are parts of one array, so that their distances are the same in every call. LLVM chooses
+    between two versions of a loop by the distances of its arrays, and the versions may differ in the last bit.
+    """
     documents, lists, dtype = len(flat.scores), len(flat.offsets) - 1, flat.scores.dtype
+    numbers = np.empty(7 * documents)
+    score, rank, above, direct = (numbers[part * documents : (part + 1) * documents] for part in range(4))
+    rest = numbers[4 * documents :].view(dtype)
+    power, by_rank, by_above = (rest[part * documents : (part + 1) * documents] for part in range(3))
     return (
         np.empty(documents, np.int64),  # place: original position of a document
-        np.empty(documents),  # score: score of a document; unless its list is wide, minus the middle of the score range
-        np.empty(documents, dtype),  # power: exp(alpha score)
+        score,  # score of a document; unless its list is wide, minus the middle of the score range
+        power,  # exp(alpha score)
         np.empty(lists, np.int64),  # count: number of real documents of a list
         np.empty(lists, np.int64),  # hits: number of relevant documents of a list
         np.empty(lists, np.bool_),  # wide: True if the powers of a list would overflow
-        np.empty(documents),  # rank: soft rank
-        np.empty(documents),  # above: soft rank among the relevant documents, for average precision
-        np.empty(documents, dtype),  # by_rank: derivative of the value with respect to each rank
-        np.empty(documents, dtype),  # by_above: derivative of the value with respect to each `above`
-        np.empty(documents),  # direct: part of the derivative with respect to each score, computed before `_slope_rows`
+        rank,  # soft rank
+        above,  # soft rank among the relevant documents, for average precision
+        by_rank,  # derivative of the value with respect to each rank
+        by_above,  # derivative of the value with respect to each `above`
+        direct,  # part of the derivative with respect to each score, computed before `_slope_rows`
     )
 
 

@@ -178,12 +178,9 @@ def average(rank, above, by_rank, by_above, first, last, k, beta):
     """
     total = 0.0
     relevant = max(last - first, 1)
-    # The sum has a loop of its own. In a loop that also writes, the order of the terms, and with it the last bit, would
-    # depend on where the arrays are in memory.
-    for i in range(first, last):
-        total += above[i] * soft_cutoff(rank[i], k, beta)[0] / rank[i]
     for i in range(first, last):
         inside, fading = soft_cutoff(rank[i], k, beta)
+        total += above[i] * inside / rank[i]
         by_rank[i] = -above[i] * (fading - inside / rank[i]) / rank[i] / relevant
         by_above[i] = -inside / rank[i] / relevant
     return -total / relevant
